@@ -1,7 +1,4 @@
-"""Few-shot prompts: a task, solved examples, and a question, as plain text or in a chat model's turns.
-
-The module does not know the task.
-"""
+"""Few-shot prompts: a task, solved examples, and a question, as plain text or in a chat model's turns."""
 
 from __future__ import annotations
 
@@ -22,13 +19,7 @@ Turns = Sequence[tuple[str, str]]
 
 
 class Dialogue(NamedTuple):
-    """A dialogue that the model continues.
-
-    Attributes:
-        text: What the model must answer now.
-        past: The turns before.
-        begin: The beginning of the model's answer.
-    """
+    """What the model must answer now, the turns before, and the beginning of its answer."""
 
     text: str
     past: tuple[tuple[str, str], ...] = ()
@@ -40,14 +31,8 @@ def few_shot(
 ) -> list[list[int]]:
     """Token ids of the whole prompt of each dialogue.
 
-    A question stays text, even if it spells a special token: nobody can forge a turn.
-
-    Args:
-        tokenizer: The model's tokenizer.
-        task: The instruction; empty for none.
-        examples: Solved dialogues.
-        dialogues: The dialogues to continue.
-        chat: Use the tokenizer's chat template; else turns are lines, and a blank line ends an example.
+    A question stays text, even if it spells a special token: nobody can forge a turn. With ``chat`` the
+    tokenizer's template is used; else turns are lines, and a blank line ends an example.
     """
     if not chat:
         solved = "".join(
@@ -73,13 +58,12 @@ def _messages(turns: Turns) -> list[dict[str, str]]:
 
 
 def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -> list[int]:
-    """Token ids of a conversation, up to where the model writes.
+    """Token ids of a conversation, up to where the model writes; ``begin`` begins its turn.
 
-    Special tokens come from the template alone: the content of a turn stays text, however it is spelled. If
-    no turn spells a special token, the ids are those of the rendered conversation. Otherwise a sign that
-    occurs nowhere else replaces each spelled special token. The template then writes the turns (it may trim
-    them, write them as JSON, or take a part), and each sign is read as the text that it replaced. A turn has
-    ``role`` and ``content``; ``begin`` is the beginning of the model's turn.
+    Special tokens come from the template alone: the content of a turn stays text, however it is spelled.
+    If a turn spells one, a sign that occurs nowhere else replaces it. The template then writes the turns
+    (it may trim them, write them as JSON, or take a part), and each sign is read as the text that it
+    replaced.
     """
     if not getattr(tokenizer, "chat_template", None):
         raise ConfigError("this model has no chat template: leave chat out, or take a chat model.")
@@ -126,7 +110,6 @@ def _rendered(tokenizer: Any, turns: Sequence[dict[str, str]]) -> str:
 
 
 def _source(tokenizer: Any) -> str:
-    """The file that a tokenizer's chat template comes from."""
     folder = Path(str(tokenizer.name_or_path))
     file = folder / "chat_template.jinja"
     return str(file if file.is_file() else folder / "tokenizer_config.json")

@@ -44,8 +44,8 @@ class _State:
     def take(self, written: Continuation) -> None:
         """Read the model's line: a follow-up question or the answer.
 
-        A follow-up that is empty or was asked before does not help, and a line that is neither may be
-        invented evidence: in these cases the model is asked for the answer.
+        The model is asked for the answer if its follow-up is empty or was asked before, or if its line is
+        neither, which may be invented evidence.
         """
         text, follow = written.text, None
         if not self.forced and text[: len(FOLLOW_UP)].casefold() == FOLLOW_UP:
@@ -142,9 +142,9 @@ class IterativeReader:
         return few_shot(self.writer.tokenizer, ITERATIVE_TASK, iterative_examples(), [dialogue], self.chat)[0]
 
     def _show(self, state: _State, ids: list[str], passages: list[Passage]) -> None:
-        """Append the passages; they are left out from the end until the model has room.
+        """Append passages until the model has no room, the best first.
 
-        If the model has room for none, the follow-up is taken back and the model is asked for the answer.
+        If there is room for none, the follow-up is taken back and the model is asked for the answer.
         """
         before, past, follow = state.turn, state.past, state.pending
         state.pending = ""

@@ -1,7 +1,4 @@
-"""Answers are written to a file as they come, so that a killed run goes on where it stopped.
-
-The file is a :class:`~grls.io.resumable.GrowingFile`. The module does not know how a query is answered.
-"""
+"""Answers are written to a file as they come, so that a killed run goes on where it stopped."""
 
 from __future__ import annotations
 
@@ -36,12 +33,9 @@ def read_all(
 ) -> tuple[list[WrittenAnswer], float, dict[str, int]]:
     """Answer all questions, and go on where a killed run of the same settings stopped.
 
-    OUTPUT.readings.jsonl has a line a query. The last line of a group has the cost of the whole group, so a
-    group that a kill has split is answered again. ``writer`` is the language model behind ``answer``.
-
-    Returns:
-        The answer of each query; the seconds that all answers took; the numbers of passages cut, calls and
-        tokens.
+    OUTPUT.readings.jsonl has a line a query. The last line of a group has the cost of the whole group, so
+    a group that a kill has split is answered again. Returns the answers, the seconds that all took, and
+    the numbers of passages cut, calls and tokens.
     """
     file = GrowingFile(f"{output}.readings.jsonl", settings, lambda record: "spent" in record)
     file.refuse_other(("query_id",), [(query.id,) for query in questions.every])
@@ -89,7 +83,7 @@ def save_readings(
 ) -> None:
     """Print the first answers, write OUTPUT.answers.jsonl and the run, and print the scores.
 
-    ``info`` is the manifest of the run, ``more`` has further fields of each query's line of the answers.
+    ``more`` has further fields of each query's line of the answers.
     """
     corpus, queries = questions.corpus, questions.queries
     for query, reading in list(zip(queries, readings, strict=True))[:SHOWN]:
@@ -126,7 +120,6 @@ def answer_record(query: Query, reading: WrittenAnswer, corpus: Corpus) -> dict[
 
 
 def _pieces(reading: WrittenAnswer, texts: dict[str, Passage]) -> list[dict[str, Any]]:
-    """Follow-up questions, passages and answer, in order, as RICHES writes its pieces."""
     numbers = {passage: number for number, passage in enumerate(reading.read)}
     pieces: list[dict[str, Any]] = []
     groups = [(step.question, step.passages) for step in reading.steps] or [("", reading.read)]
@@ -138,7 +131,6 @@ def _pieces(reading: WrittenAnswer, texts: dict[str, Passage]) -> list[dict[str,
 
 
 def shown_reading(query: Query, reading: WrittenAnswer, corpus: Corpus) -> str:
-    """One query and its answer, for the terminal."""
     lines = [f"{query.id}: {query.text}"]
     for piece in _pieces(reading, find_passages(corpus, reading.read)):
         text = piece["text"]

@@ -1,7 +1,6 @@
 """The retriever that a language model reads from: a folder of any kind, or BM25 over a corpus.
 
-The folder says how the retriever searches (beams, priors, rescoring, members). The queries are pieces of a
-text, or written by a model, so a query that is too long is cut, not refused.
+The queries are pieces of a text, or written by a model, so a query that is too long is cut, not refused.
 """
 
 from __future__ import annotations
@@ -67,7 +66,6 @@ def description_of(source: Retriever | FinishedRun | None) -> Description:
 
 
 def retrieval_settings(name: str | None, retriever: Retriever | None) -> dict[str, Any]:
-    """Everything that retrieved passages depend on, as JSON values."""
     if retriever is None:
         return {"retriever": None}
     return {
@@ -78,14 +76,7 @@ def retrieval_settings(name: str | None, retriever: Retriever | None) -> dict[st
 
 
 class FinishedRun:
-    """Looks up the passages of a run.
-
-    Args:
-        run: JSONL that ``grls retrieve`` wrote, or any TREC run.
-        corpus: The corpus of the run.
-        queries: The queries to answer, the first ones of the split.
-        split: The split to answer.
-    """
+    """Looks up the passages of a run: JSONL of ``grls retrieve``, or a TREC run."""
 
     def __init__(self, run: str | Path, corpus: Corpus, queries: Sequence[Query], split: str):
         loaded = Run.load(run)
@@ -107,9 +98,7 @@ class FinishedRun:
         self._rankings = loaded.rankings
 
     def describe(self) -> Description:
-        """The description of the system that made the run."""
         return self._description
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
-        """The first k passages of each query; none for a query that the run does not hold."""
         return [self._rankings.get(query.id, [])[:k] for query in queries]

@@ -81,17 +81,14 @@ def shown(passage: Passage) -> str:
 
 
 def asked_directly(question: str, passages: Sequence[Passage]) -> str:
-    """A question behind its passages."""
     return "\n".join([*(f"passage: {shown(passage)}" for passage in passages), f"question: {question}"])
 
 
 def evidence(passages: Sequence[Passage]) -> str:
-    """The passages of a follow-up question, a line each."""
     return "\n".join(f"evidence: {shown(passage)}" for passage in passages) or NOTHING
 
 
 def direct_examples(passages: bool) -> list[Turns]:
-    """Solved questions, with or without passages to read."""
     return [
         ((asked_directly(question, read if passages else ()), f"{ANSWER} {answer}"),)
         for question, read, answer in _EXAMPLES
@@ -99,7 +96,6 @@ def direct_examples(passages: bool) -> list[Turns]:
 
 
 def iterative_examples() -> list[Turns]:
-    """Questions solved by follow-up questions."""
     dialogues: list[Turns] = []
     for question, steps, answer in _DECOMPOSED:
         turns = [f"question: {question}", *(f"evidence: {text}" for _, text in steps)]

@@ -1,10 +1,8 @@
 """A language model continues prompts: many at once, to a stop string or an end token.
 
 It writes greedily, or it draws. Each prompt has its own seed, so its draw does not depend on the batch
-(except for the rounding of padded batches).
-
-transformers' ``generate`` does the work. The module does not know what a prompt says. B prompts of a batch, L
-tokens of the longest, T tokens written.
+(but for rounding). transformers' ``generate`` does the work. B prompts of a batch, L tokens of the
+longest, T tokens written.
 """
 
 from __future__ import annotations
@@ -46,8 +44,8 @@ class Continuation(NamedTuple):
         text: The text up to the stop string or the end, without white space around it.
         tokens: Number of tokens written, stop string and end token included.
         ended: False if the length limit cut the text.
-        scored: Each token written and its log-probability (nats) under the model, whatever the temperature of
-            the draw; empty unless asked for.
+        scored: Each token written and its log-probability (nats) under the model, whatever the temperature
+            of the draw; empty unless asked for.
     """
 
     text: str
@@ -59,11 +57,8 @@ class Continuation(NamedTuple):
 class Sampling(NamedTuple):
     """How a continuation is drawn instead of written greedily.
 
-    Attributes:
-        temperature: The temperature, above 0.
-        seed: The seed of the draw; the same prompt and seed give the same text.
-        top_p: Draw only from the likeliest tokens, as many as have this probability together (nucleus
-            sampling); 1: all tokens.
+    The same prompt and ``seed`` give the same text. ``top_p``: draw only from the likeliest tokens, as
+    many as have this probability together (nucleus sampling).
     """
 
     temperature: float
@@ -73,12 +68,7 @@ class Sampling(NamedTuple):
 
 @dataclass
 class Spent:
-    """The work of a writer so far.
-
-    Attributes:
-        calls: Calls of ``generate``, one a batch.
-        tokens_read: Tokens of the prompts, padding left out.
-    """
+    """The work of a writer so far: calls of ``generate``, one a batch, and tokens without padding."""
 
     prompts: int = 0
     calls: int = 0
@@ -91,10 +81,10 @@ _LIKELY = 1024
 
 
 def nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Logits ``[1, V]`` with minus infinity outside of the likeliest tokens whose probability is ``top_p``.
+    """Logits ``[1, V]`` with minus infinity outside of the nucleus, the likeliest tokens of ``top_p``.
 
-    The result is that of transformers' ``TopPLogitsWarper``, which sorts the whole vocabulary and so takes
-    most of the time of a draw. Here only the likeliest tokens are sorted, if they hold the nucleus.
+    The result is that of transformers' ``TopPLogitsWarper``, which sorts the whole vocabulary. Here only the
+    likeliest tokens are sorted, if they hold the nucleus.
     """
     probabilities, tokens = logits.float().softmax(-1).topk(min(_LIKELY, logits.shape[1]))
     before = probabilities.cumsum(-1) - probabilities
@@ -108,8 +98,8 @@ def nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
 class Drawn(LogitsProcessor):
     """Noise that makes the best token of a row a draw from its distribution (the Gumbel-max trick).
 
-    The greatest of l_v / T + g_v, where l are the logits and the g_v are independent draws from the standard
-    Gumbel distribution, is token v with probability softmax(l / T)_v.
+    The greatest of l_v / T + g_v, where l are the logits and the g_v are independent draws from the
+    standard Gumbel distribution, is token v with probability softmax(l / T)_v.
     """
 
     def __init__(self, draws: Sequence[Sampling | None]):
@@ -133,7 +123,6 @@ class RefuseNaNLogits(LogitsProcessor):
     """Refuses logits that are not numbers: an output written from them is no answer."""
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """The logits ``[B, V]`` as they are."""
         if not bool((scores < torch.inf).all()):
             raise ConfigError(
                 "the model's logits are not numbers (NaN or infinite): its weights are damaged or overflow. "
@@ -150,17 +139,14 @@ class StoppedRows(StoppingCriteria):
         self.start = start
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
-        """Whether each row is complete, ``[B]``."""
         stopped = [self.complete(row) for row in input_ids[:, self.start :].tolist()]
         return torch.tensor(stopped, device=input_ids.device)
 
 
 def room_of(model: Any, new_tokens: int) -> float:
-    """Most tokens of a prompt; infinite if the model has no limit.
+    """Most tokens of a prompt beside ``new_tokens`` of output; infinite if the model has no limit.
 
-    Args:
-        model: A transformers model; an encoder-decoder has its positions twice, for prompt and output.
-        new_tokens: Most tokens of the output.
+    An encoder-decoder has its positions twice, for prompt and output.
     """
     positions = positions_in(model.config)
     if positions is None:
@@ -172,15 +158,10 @@ def room_of(model: Any, new_tokens: int) -> float:
 
 @dataclass(eq=False, repr=False)
 class TextWriter:
-    """Writes continuations; a causal model or an encoder-decoder, which reads the prompt with its encoder.
+    """Writes continuations by a causal model, or by an encoder-decoder, whose encoder reads the prompt.
 
-    Args:
-        max_new_tokens: Length limit of a continuation.
-        batch_size: Prompts a batch.
-        stops: Stop strings; a continuation ends before the first one that follows more than white space.
-
-    Attributes:
-        spent: Prompts, calls and tokens so far.
+    A continuation ends before the first stop string that follows more than white space. ``spent`` counts
+    prompts, calls and tokens so far.
     """
 
     model: Any
@@ -201,7 +182,6 @@ class TextWriter:
 
     @property
     def room(self) -> float:
-        """Most tokens of a prompt; infinite if the model has no limit."""
         return room_of(self.model, self.max_new_tokens)
 
     def write(
@@ -211,11 +191,10 @@ class TextWriter:
         draws: Sequence[Sampling | None] | None = None,
         scored: bool = False,
     ) -> list[Continuation]:
-        """Continue prompts; the result is in their order.
+        """Continue prompts (token ids).
 
         Args:
-            prompts: Token ids of each. A causal model does not read an end token behind a prompt: it would
-                write nothing.
+            prompts: A causal model does not read an end token behind a prompt: it would write nothing.
             decided: Called with the number of prompts that a batch has finished.
             draws: How each continuation is drawn; None: all greedily.
             scored: Also return the log-probabilities of the tokens.
@@ -308,18 +287,10 @@ def too_long(
     least: Callable[[], Sequence[int]],
     decided: Callable[[int], object] | None = None,
 ) -> dict[int, str]:
-    """The prompts that a model has no room for; an error is logged for each, and the others are written.
+    """The prompts above ``room`` tokens, by index, and why nothing is written for them; each is logged.
 
-    Args:
-        names: The purpose of each prompt, such as ``the query 'q1'``.
-        prompts: Token ids of each prompt.
-        room: Most tokens of a prompt.
-        new_tokens: Most tokens of the output.
-        least: Makes the prompt without a question; called only if a prompt is too long.
-        decided: Called with the number of such prompts, if there are any.
-
-    Returns:
-        Index of each such prompt -> why nothing is written.
+    ``names`` say what a prompt is for, such as ``the query 'q1'``. ``least`` makes the prompt without a
+    question; it is called only if a prompt is too long.
     """
     reasons = {
         index: f"its prompt takes {len(tokens)} tokens, but the model has room for {room} beside "
@@ -345,8 +316,6 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class Questions:
-    """The questions of a data set, and its passages."""
-
     data: str
     split: str
     corpus: Corpus
@@ -364,13 +333,11 @@ class Questions:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Fingerprints of the corpus and of all queries: a run depends on them."""
         return {"corpus": self.corpus.fingerprint, "queries": fingerprint_queries(self.every)}
 
     def info(
         self, system: str, name: str, score_mode: str, seconds: float, options: dict[str, Any]
     ) -> RunInfo:
-        """The manifest of a run of rankings."""
         return RunInfo(
             system=system,
             name=name,
@@ -387,7 +354,6 @@ class Questions:
 
 
 def model_settings(model: str, loaded: Any, tokenizer: Any) -> dict[str, Any]:
-    """Everything of a language model that its output depends on."""
     return {
         "model": Path(model).name,
         "weights": model_fingerprint(loaded),

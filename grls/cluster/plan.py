@@ -1,9 +1,8 @@
 """Work that is cut into shards, and the folder of the shards that are done.
 
-A shard is a range of items: passages, rows or queries. The folder holds ``plan.json`` (the settings that the
-results depend on, the number of items, the size of a shard) and a folder for each finished shard, with its
-files and ``shard.json``, the receipt: settings, range, result, and size and checksum of every file. A shard
-appears under its name only once it is complete. The module does not know who does the work.
+A shard is a range of items. The folder holds ``plan.json`` (settings that the results depend on, number of
+items, size of a shard) and a folder for each finished shard with its files and ``shard.json``, the receipt:
+settings, range, result, and size and checksum of every file.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ FORMAT = 1
 
 
 class Shard(NamedTuple):
-    """A range of items, without its end; the first shard has the number 0."""
+    """A range of items, without its end."""
 
     number: int
     first: int
@@ -46,8 +45,6 @@ Maker = Callable[[], Work]
 
 
 class Done(NamedTuple):
-    """A finished shard: its range, the folder of its files, and the result of its work."""
-
     shard: Shard
     folder: Path
     result: dict[str, Any]
@@ -77,11 +74,11 @@ class ShardPlan:
     def of_rest(
         cls, folder: Path, settings: dict[str, Any], items: int, done: int, size: int, step: int = 1
     ) -> ShardPlan:
-        """The items that a growing output lacks; ``settings["first"]`` is the first of them.
+        """The items that a growing output lacks; it has ``done`` of all ``items``.
 
-        The output holds ``done`` of all ``items``. A killed run may have begun at an earlier item, and added
-        shards since. ``size`` is raised to a multiple of ``step``, the items that are made together, so that
-        the results are those of one process.
+        A killed run may have begun at an earlier item (``settings["first"]``), and added shards since.
+        ``size`` is raised to a multiple of ``step``, the items that are made together: the results are
+        those of one process.
         """
         plan = _read_plan(folder / PLAN)
         begun = plan.get("settings") if isinstance(plan, dict) else None
@@ -92,12 +89,11 @@ class ShardPlan:
 
     @property
     def shards(self) -> list[Shard]:
-        """All shards in order."""
         firsts = range(0, self.items, self.size)
         return [Shard(n, first, min(first + self.size, self.items)) for n, first in enumerate(firsts)]
 
     def begin(self) -> list[Shard]:
-        """Make the folder, or open the folder of a killed run; returns the missing shards."""
+        """Make the folder, or open that of a killed run; returns the missing shards."""
         file = self.folder / PLAN
         if self.replaces and file.is_file() and _read_plan(file) != self._record():
             log.warning("%s: the shards there are of other work, and are dropped.", self.folder)
@@ -121,11 +117,10 @@ class ShardPlan:
         return [shard for shard in self.shards if not (self.folder_of(shard) / RECEIPT).is_file()]
 
     def folder_of(self, shard: Shard) -> Path:
-        """The folder of a shard."""
         return self.folder / f"shard-{shard.number:05}"
 
     def do(self, shard: Shard, work: Work) -> None:
-        """Do one shard; its folder appears once it is complete. Any process may call this."""
+        """Do one shard, in any process; its folder appears once it is complete."""
         with atomic_folder(self.folder_of(shard), RECEIPT) as new:
             result = work(shard, new)
             files = sorted(file for file in new.rglob("*") if file.is_file())
@@ -134,7 +129,6 @@ class ShardPlan:
             write_json(new / RECEIPT, {**receipt, "result": result, "files": sums})
 
     def gather(self) -> list[Done]:
-        """All shards, checked."""
         missing = [shard for shard in self.shards if not (self.folder_of(shard) / RECEIPT).is_file()]
         if missing:
             shard = missing[0]
@@ -166,7 +160,6 @@ class ShardPlan:
 
     @property
     def _digest(self) -> str:
-        """SHA-256 of the settings, for the receipts."""
         return hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()
 
     def _record(self) -> dict[str, Any]:
@@ -174,7 +167,7 @@ class ShardPlan:
 
 
 def _read_plan(file: Path) -> Any:
-    """The plan of a killed run; None: a missing plan, or one that :meth:`ShardPlan.begin` refuses."""
+    """The plan of a killed run; None if it is missing, or :meth:`ShardPlan.begin` refuses it."""
     try:
         return read_json(file) if file.is_file() else None
     except DataError:
@@ -186,17 +179,13 @@ def _again(folder: Path) -> str:
 
 
 def shards_folder(output: str | Path) -> Path:
-    """The folder of the shards of an output, beside it."""
     path = Path(output).absolute()
     return path.with_name(f".{path.name}.shards")
 
 
 @contextmanager
 def held_shards(output: str | Path) -> Iterator[Path]:
-    """The folder of the shards of an output, held from before the plan until they are saved elsewhere.
-
-    The folder is removed when the block ends without an error.
-    """
+    """The folder of the shards of an output, locked, and removed when the block ends without an error."""
     folder = shards_folder(output)
     with alone_in(folder):
         yield folder
@@ -204,14 +193,14 @@ def held_shards(output: str | Path) -> Iterator[Path]:
 
 
 def seen_elsewhere(path: str) -> str:
-    """A path in its absolute form, since a worker runs in another folder; a hub name stays as it is."""
+    """The absolute path, since a worker runs in another folder; a hub name stays."""
     return str(Path(path).absolute()) if Path(path).exists() else path
 
 
 def refuse_other_reading(
     read: Mapping[str, Any], expected: Mapping[str, Any], paths: Mapping[str, tuple[str, str]]
 ) -> None:
-    """Refuse work on a worker that reads other files than the command, by fingerprints and options.
+    """Refuse work on a worker that reads other files than the command.
 
     ``paths``: name of a fingerprint -> the path, and the kind of its content.
     """

@@ -1,7 +1,7 @@
 """A Ray cluster: opened, checked, and its workers doing shards as a stage of Ray Data.
 
-A worker that dies is started again, and its shard is done again; other shards stay. Errors of grls
-in a worker end the command with the same text as in one process.
+A worker that dies is started again with its shard. An error of grls in a worker ends the command with the
+same text as in one process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Cluster:
     @classmethod
     @contextmanager
     def opened(cls, workers: Workers) -> Iterator[Self]:
-        """A context in which the cluster is open; a cluster that was open before stays open."""
+        """A context in which the cluster is open; one that was open before stays open."""
         require("ray", f"{Option('ray')}")
         os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
         import ray
@@ -61,7 +61,7 @@ class Cluster:
                 ray.shutdown()
 
     def check(self, folder: Path) -> None:
-        """Check every machine: it can import grls in the same versions, and it sees the folder."""
+        """Check that every machine imports grls in the same versions, and sees the folder."""
         mark = folder / f"seen-{uuid.uuid4().hex[:8]}"
         mark.write_text("", encoding="utf-8")
         try:
@@ -70,7 +70,6 @@ class Cluster:
             mark.unlink(missing_ok=True)
 
     def check_sees(self, mark: Path) -> None:
-        """Check every machine as :meth:`check` does; it must see the file ``mark``."""
         import ray
         from ray.exceptions import RayError
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -149,7 +148,6 @@ class _Stage:
         self._work: Work | None = None
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Do the shard of a batch of one row."""
         shard = Shard(*(int(batch[name][0]) for name in Shard._fields))
         kind = error = ""
         try:
@@ -220,7 +218,6 @@ def _last_line(error: BaseException) -> str:
 
 
 def _versions() -> dict[str, str]:
-    """The versions that all machines must share: Python, grls, and packages that results depend on."""
     import grls
 
     versions = {"Python": ".".join(platform.python_version_tuple()[:2]), "grls": grls.__version__}
@@ -233,7 +230,7 @@ def _versions() -> dict[str, str]:
 
 
 def _complaint(expected: dict[str, str], mark: str) -> str:
-    """On a worker: the reason why it cannot do the work; empty if it can."""
+    """On a worker: why it cannot do the work; empty if it can."""
     versions = _versions()
     for name, wanted in expected.items():
         if versions[name] != wanted:

@@ -16,10 +16,10 @@ Reporting = Callable[[Callable[[int], object]], AbstractContextManager[None]]
 def done_by_workers(
     plan: ShardPlan, make: Maker, workers: Workers, label: str, unit: str, reporting: Reporting | None = None
 ) -> list[Done]:
-    """Do the missing shards of a plan and gather all, with a progress bar of ``unit`` (in the plural).
+    """Do the missing shards of a plan and gather all, with a progress bar.
 
     ``make`` opens models and files of the work, once a worker. ``reporting`` reports the progress within a
-    shard of this process; None: only whole shards count.
+    shard of this process.
     """
     missing = plan.begin()
     before = plan.items - sum(shard.end - shard.first for shard in missing)

@@ -1,14 +1,12 @@
 """Decodes passages under the constraint of an index.
 
-``beam`` is the constrained beam search in a plain form. ``fast`` is the same search at full speed, ``gpu/``
-the same on a GPU; both are tested against the plain one. ``slots`` and ``first_step`` are common to these
-two; ``joining`` lets queries join a search that runs. ``select`` normalizes logits in the two score modes,
-and picks the candidates of a step; ``scope`` decides which passages each query may find and when a prefix is
-finished. ``prior`` adds the scores of priors. ``frontier`` keeps the prefixes at which a search stopped, to
-estimate the probability of passages that were not written. ``score_all`` scores every passage: in a plain
-form for a small corpus, which defines what the search approximates, and at full speed. ``trace`` explains how
-a search treated one passage, ``rescore`` scores passages that are written already. ``hf`` is the adapter to
-``generate`` of transformers.
+Read ``beam`` first, the constrained beam search in a plain form. ``fast`` is the same search at full
+speed, ``gpu/`` the same on a GPU, both tested against the plain one; ``slots`` and ``first_step`` are
+common to these two, and ``joining`` lets queries join a search that runs. ``select`` normalizes logits
+and picks the candidates of a step, ``scope`` decides which passages a query may find and when a prefix is
+finished, ``prior`` adds the scores of priors. ``frontier`` estimates the probability of passages that
+were not written. ``score_all`` scores every passage, ``rescore`` passages that are written already,
+``trace`` explains how a search treated one. ``hf`` is the adapter to ``generate`` of transformers.
 
 ``interleave/`` writes free text and quoted keys in one pass.
 """

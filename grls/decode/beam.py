@@ -347,8 +347,6 @@ class BeamRun(ABC):
 
 
 class _PlainRun(BeamRun):
-    """One run of the search over one batch."""
-
     def run(self) -> list[list[ScoredPassage]]:
         queries, alone = self.undecided(self.queries)
         for query in alone.tolist():

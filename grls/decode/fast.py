@@ -36,14 +36,9 @@ from grls.models.sessions.memory import SlotModel, TreeMemory
 
 
 class _Beams(NamedTuple):
-    """R live beams.
+    """R live beams: slot (``[R]``, ascending), state in the index, log-probability (nats) of the prefix.
 
-    Attributes:
-        slots: ``[R]`` the slot of each beam, ascending.
-        states: ``[R]`` the state in the index.
-        scores: ``[R]`` log-probability (nats) of the prefix.
-        nodes: ``[R]`` the last node that was fed.
-        fed: ``[R]`` tokens fed so far, including the start token.
+    ``nodes [R]``: the last node that was fed. ``fed [R]``: tokens fed so far, with the start token.
     """
 
     slots: Ints
@@ -93,8 +88,6 @@ class FastDecoder(SlotDecoder):
 
 
 class _FastRun(SlotRun):
-    """One run of the search over all queries."""
-
     session: TreeMemory
 
     def __init__(self, decoder: FastDecoder, request: SearchRequest):
@@ -116,7 +109,6 @@ class _FastRun(SlotRun):
         self._release()
 
     def advance(self) -> None:
-        """Every live beam writes one token."""
         beams = self.beams
         queries = self.queries[beams.slots]
         with PartTimer("constraint") as block:
@@ -170,7 +162,6 @@ class _FastRun(SlotRun):
         self.beams = _Beams._make(part[stay] for part in self.beams)
 
     def _release(self) -> None:
-        """Free the slots of decided queries."""
         busy = np.zeros(len(self.queries), dtype=bool)
         busy[self.beams.slots] = True
         ready = np.flatnonzero(~busy & (self.queries >= 0))

@@ -1,9 +1,8 @@
 """The first step of a search: the tokens that may begin a passage are the same for all queries.
 
-Legend: B rows that begin, N tokens that may begin a passage, K beam width.
-
-With a million passages, N is in the tens of thousands. The step is one dense product with a part of the head
-that is cached. Of its ``[B, N]`` scores, only scores that the beam can choose leave the device.
+Legend: B rows that begin, N tokens that may begin a passage, K beam width. With a million passages N is
+in the tens of thousands, so the step is one dense product with a cached part of the head, and of its
+``[B, N]`` scores only those that the beam can choose leave the device.
 """
 
 from __future__ import annotations
@@ -25,12 +24,7 @@ from grls.models.sessions.memory import SlotMemory
 class Best(NamedTuple):
     """The candidates of the first step that can be chosen, by row and then by token.
 
-    Attributes:
-        rows: The row of each candidate, ascending.
-        tokens: The first token.
-        states: The state in the index.
-        scores: Log-probability (nats), including the scores of priors.
-        complete: Whether the candidate is finished.
+    ``scores`` are log-probabilities (nats) with those of priors, ``states`` are in the index.
     """
 
     rows: Ints
@@ -41,8 +35,6 @@ class Best(NamedTuple):
 
 
 class FirstSteps:
-    """The tokens that may begin a passage."""
-
     def __init__(self, index: ConstraintIndex, early_stop: bool):
         allowed = index.allowed(np.array([index.start()]))
         self._end = index.rows.end
@@ -67,14 +59,7 @@ class FirstSteps:
     ) -> Best:
         """The K best finished and the K best unfinished candidates of each row.
 
-        Args:
-            session: The session, into which B queries have just been loaded.
-            queries: ``[B]`` the query of each row, for the scope.
-            scope: The passages that each query may find.
-            mode: Score mode.
-            beams: K.
-            masses: The priors, with these queries; None: there is none.
-            slots: ``[B]`` the slots of the queries.
+        B queries with the numbers ``queries [B]`` have just been loaded into ``slots [B]`` of the session.
         """
         logits = session.shared(self.tokens)
         scoped = scope.concerns(queries)

@@ -1,13 +1,12 @@
-"""The frontier of a search: the prefixes at which it stopped, and the probability of all rows that follows.
+"""The frontier of a search: the prefixes at which it stopped. It estimates the probability of every row.
 
 Legend: Q queries, A candidates, L prefixes in the frontier of a query, R rows of the index, n requested rows.
 
-A beam search drops candidates that it does not follow. But each of these prefixes has a probability, which is
-the probability of all rows under it together. The dropped and the finished prefixes divide the whole index,
-so their probabilities sum to one (with ``renormalized`` scores). If the probability of a prefix is spread
-evenly over its rows, it is an estimate of the probability of every row: exact for finished prefixes, and
-small for prefixes that were dropped early. A ranking of passages by many rows each
-(:mod:`grls.retrieve.generative.span_scores`) uses all of them.
+The prefixes that a beam search drops and those that it finishes divide the whole index, and the probability
+of a prefix is that of all rows under it; so they sum to one (with ``renormalized`` scores). Spread evenly
+over the rows of a prefix, it is an estimate for every row: exact for finished prefixes, small for prefixes
+that were dropped early. A ranking of passages by many rows each (:mod:`grls.retrieve.generative.span_scores`)
+uses all of them.
 """
 
 from __future__ import annotations
@@ -23,14 +22,13 @@ from grls.models.base import Floats
 
 
 class Frontier(NamedTuple):
-    """The prefixes at which the search for one query stopped, in the order of their rows.
+    """The prefixes at which the search for one query stopped, in the order of their rows, ``[L]`` each.
 
     Attributes:
-        low: ``[L]`` the first row under each prefix.
-        high: ``[L]`` the end row under each prefix.
-        counts: ``[L]`` rows under each prefix that the query may find, at least 1.
-        scores: ``[L]`` log-probability (nats) of each prefix, including the scores of priors.
-        own: ``[L]`` the same without the scores of priors, unless these are normalized.
+        low: The first row under each prefix; ``high``: the end row.
+        counts: Rows under each prefix that the query may find, at least 1.
+        scores: Log-probability (nats) of each prefix, including the scores of priors.
+        own: The same without the scores of priors, unless these are normalized.
     """
 
     low: Ints
@@ -58,8 +56,7 @@ class Frontier(NamedTuple):
 class Gathering:
     """Collects the frontiers of several queries during a search.
 
-    In a search that queries join, a query has the number of its slot: its frontier is taken before the next
-    query has the slot.
+    In a search that queries join, a query has the number of its slot.
     """
 
     def __init__(self, index: ConstraintIndex, scope: Scope, queries: int):
@@ -68,18 +65,11 @@ class Gathering:
         self._parts: list[list[Frontier]] = [[] for _ in range(queries)]
 
     def within(self, scope: Scope) -> None:
-        """Take another scope, in which queries whose frontiers are not taken may find the same passages."""
+        """Take another scope. Queries whose frontiers are not taken yet may find the same passages in it."""
         self._scope = scope
 
     def add(self, queries: Ints, states: Ints, scores: Floats, own: Floats) -> None:
-        """Add candidates that are not continued.
-
-        Args:
-            queries: ``[A]`` the query of each candidate.
-            states: ``[A]`` the state of each candidate in the index.
-            scores: ``[A]`` log-probability (nats), including the scores of priors.
-            own: ``[A]`` the same without the scores of priors, unless these are normalized.
-        """
+        """Add candidates ``[A]`` that are not continued; for ``own`` see :class:`Frontier`."""
         low, high = self._index.span(states)
         counts = self._scope.remaining(queries, low, high)
         order = np.argsort(queries, kind="stable")
@@ -92,7 +82,6 @@ class Gathering:
             self._parts[query].append(Frontier(*(column[part] for column in columns)))
 
     def frontier(self) -> list[Frontier]:
-        """The frontier of each query."""
         return [self.take(query) for query in range(len(self._parts))]
 
     def take(self, query: int) -> Frontier:

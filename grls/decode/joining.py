@@ -1,11 +1,8 @@
-"""A search that queries join while it runs, each when a slot is free.
+"""A search that queries join while it runs, each when one of its S slots is free.
 
-Legend: S slots.
-
-A query has the number of its slot. So memory depends on S, and not on how many queries have come in. A query
-gets what it gets in a search of its own: it brings its number of passages, its beam width, its filter and its
-priors. Where passages are written by their spans, it also brings their ranking by the prefixes at which its
-search stopped; they are collected for its slot (:mod:`grls.decode.frontier`).
+A query has the number of its slot, so memory depends on S alone. It gets what it gets in a search of its
+own: it brings its number of passages, its beam width, its filter, its priors and, where passages are
+written by their spans, their ranking by its frontier (:mod:`grls.decode.frontier`).
 """
 
 from __future__ import annotations
@@ -37,8 +34,7 @@ class JoiningQuery(NamedTuple):
         subset: The passages that it may find; None: all.
         owner: The name of the query at its source, of any type.
         beams: Its beam width; None: that of the decoder, the largest on a device.
-        prior: Its priors, or those of several queries together. All queries of a source have priors, with the
-            same weights, or none has.
+        prior: Its priors. All queries of a source have priors, with the same weights, or none has.
         number: Its number in the priors.
         ranked: Ranks the passages by the frontier of its search; None: the passages are what it writes. All
             queries of a source have it, or none has.
@@ -58,28 +54,17 @@ class JoiningQuery(NamedTuple):
 class QuerySource(Protocol):
     """Where queries come from while a search runs, and where their results go."""
 
-    def waiting(self) -> int:
-        """The number of queries that wait and may join now."""
-        ...
+    def waiting(self) -> int: ...
 
-    def take(self, most: int) -> Sequence[JoiningQuery]:
-        """At most ``most`` queries, which join now."""
-        ...
+    def take(self, most: int) -> Sequence[JoiningQuery]: ...
 
-    def gone(self, owner: Any) -> bool:
-        """Whether nobody wants the result of a query any more."""
-        ...
+    def gone(self, owner: Any) -> bool: ...
 
-    def answer(self, owner: Any, passages: list[ScoredPassage]) -> None:
-        """The result of a query, best first."""
-        ...
+    def answer(self, owner: Any, passages: list[ScoredPassage]) -> None: ...
 
 
 class JoinedRun(SlotRun):
-    """One run of a search that queries join; the part that does not depend on how tokens are written.
-
-    Inputs have at most ``longest`` tokens.
-    """
+    """One run of a search that queries join, with inputs of at most ``longest`` tokens."""
 
     def __init__(self, decoder: SlotDecoder, source: QuerySource, slots: int, longest: int):
         self.source = source
@@ -92,7 +77,6 @@ class JoinedRun(SlotRun):
         self._open: set[int] = set()  # slots whose queries have no result yet
 
     def run(self) -> list[list[ScoredPassage]]:
-        """Search until no query is left; results go to the source."""
         while True:
             busy = np.flatnonzero(self.queries >= 0)
             gone = [slot for slot in busy.tolist() if self.source.gone(self._of(slot).owner)]

@@ -226,8 +226,8 @@ class PriorMasses(ABC):
     ) -> Floats:
         """``[R]`` the weight of every row of a query's subset, 0 for a hidden row; the best is near 1.
 
-        ``weights [N]`` are the log-weights of passages, ``members`` the passages (or pieces) of all these
-        rows, ``first [R]`` the first of each row among them.
+        ``weights [N]``: log-weights of passages; ``members``: the passages (or pieces) of all these rows;
+        ``first [R]``: the first of each row among them.
         """
         held, allowed = scoped
         if part.pieces is not None:

@@ -1,10 +1,8 @@
 """Rescores passages that are written already: the model reads each whole passage after its input.
 
-Legend: Q queries, C passages of one query, T tokens fed at once, R rows.
-
-:func:`rescore` feeds the passages of a query as branches of one tree of tokens, so the input is read once for
-several passages. :func:`rescore_plain` feeds them token by token, in rows, to any model. It is slower, and it
-defines the result of :func:`rescore`.
+Legend: Q queries, C passages of one query, T tokens fed at once, R rows. :func:`rescore` feeds the
+passages of a query as branches of one tree of tokens, so the input is read once for several passages.
+:func:`rescore_plain` feeds them token by token, in rows, to any model: it defines the result.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ def rescore(
     """Log-odds of one token against another after each passage.
 
     Args:
-        model: The model.
         inputs: ``[Q]`` model inputs as token ids, none empty.
         passages: ``[Q]`` for each input, the C passages to read after it, with their end token.
         tokens: The two tokens.
@@ -73,7 +70,7 @@ def rescore_plain(
     passages: Sequence[Sequence[Sequence[int]]],
     tokens: tuple[int, int],
 ) -> list[Floats]:
-    """The result of :func:`rescore` from a model that reads token by token; one query after another."""
+    """The result of :func:`rescore` from a model that reads token by token."""
     scores: list[Floats] = []
     for source, rows in zip(inputs, passages, strict=True):
         odds = np.zeros(len(rows))
@@ -108,7 +105,6 @@ def _pieces(lengths: Sequence[int]) -> list[list[int]]:
 
 
 def _odds(model: StepRows, rows: int, tokens: tuple[int, int]) -> Floats:
-    """``[R]`` log-odds at each row."""
     every = np.repeat(np.arange(rows), 2)
     logits = model.logits(every, np.tile(np.array(tokens, dtype=np.int64), rows)).reshape(rows, 2)
     odds: Floats = (logits[:, 0] - logits[:, 1]).astype(np.float64)

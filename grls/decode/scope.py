@@ -1,11 +1,10 @@
 """Which passages each query may find, and when a prefix is finished.
 
-Without early stop, a prefix is finished when its last token is the end token. With early stop, it is finished
-as soon as one passage is left under it. With ``renormalized`` scores every further token has probability one,
-so no score changes.
+Without early stop, a prefix is finished when its last token is the end token; with it, as soon as one
+passage is left under it, for with ``renormalized`` scores every further token has probability one.
 
-A state covers a range of rows. The rows that a filter allows are counted; excluded rows (earlier hops of a
-chain, DONE) are subtracted. A state without a row left is not allowed. So there are no dead ends, and
+A state covers a range of rows. The rows that a filter allows are counted; excluded rows (earlier hops of
+a chain, DONE) are subtracted. A state without a row left is not allowed. So there are no dead ends, and
 probabilities are renormalized over the remaining rows.
 """
 
@@ -34,8 +33,7 @@ class Scope:
         queries: Number of queries.
         exclude: For each query, the numbers of passages that it may not find (with all their duplicates).
             Empty: nothing is excluded.
-        subsets: For each query, the passages that it may find; None: all. Queries may share a subset. Empty:
-            every query may find every passage.
+        subsets: For each query, the passages that it may find; None: all. Empty: every query may find all.
     """
 
     def __init__(
@@ -125,15 +123,11 @@ class Scope:
 
     @property
     def subsets(self) -> tuple[Subset, ...]:
-        """The subsets of all queries, each once."""
         return tuple(self._subsets)
 
     def hidden_and_subsets(self) -> tuple[Ints, Ints, int]:
-        """The data of each query, for a search that counts on another device.
-
-        Returns:
-            The hidden rows, row r of query q as ``q * stride + r``, ascending; the number of each query's
-            subset (-1: no subset), ``[queries]``; and the stride.
+        """For a search on another device: the hidden rows, row r of query q as ``q * stride + r``,
+        ascending; the number of each query's subset (-1: none), ``[queries]``; and the stride.
         """
         return self._keys, self._subset, self._stride
 
@@ -150,14 +144,13 @@ class Scope:
         return bool((np.searchsorted(self._keys, (queries + 1) * self._stride) > first).any())
 
     def allows(self, query: int, passage: int) -> bool:
-        """Whether a query may find a passage."""
         row = int(self._index.rows.row_of[passage])
         return passage in self._passages(query, row, row + 1)
 
     def passages(self, queries: Ints, states: Ints, most: int | None = None) -> list[list[int]]:
         """Numbers of the passages under ``states[i]`` that ``queries[i]`` may find, in row order.
 
-        ``most``: the most passages of each state (one text may have many copies); None: all.
+        ``most``: the most passages of each state (one text may have many copies).
         """
         low, high = self._index.span(states)
         unfiltered = (self.remaining(queries, low, high) == high - low) & (self._subset[queries] < 0)
@@ -185,7 +178,6 @@ class Scope:
         return list(islice(members, most))
 
     def _allowed(self, queries: Ints, low: Ints, high: Ints) -> Ints:
-        """The number of rows of each range that the query's subset holds."""
         subsets, counts = self._subset[queries], high - low
         filtered = np.flatnonzero(subsets >= 0)
         if len(filtered):

@@ -2,10 +2,10 @@
 
 Legend: R rows, S live states, A candidates.
 
-It is for larger corpora than the exhaustive reference below. All prefixes of a block of rows
-are walked together, one token at a time, each prefix once. A prefix with one row left is finished, because
-with ``renormalized`` scores the rest has probability one. A corpus of a million passages still has a million
-prefixes, so use it for a single input (an empty prompt), not for every query.
+All prefixes of a block of rows are walked together, one token at a time, each prefix once. A prefix with
+one row left is finished, because with ``renormalized`` scores the rest has probability one. A million
+passages still have a million prefixes, so use it for a single input (an empty prompt), not for every
+query.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def score_all(
     """Log-probability (nats) of every passage of the index for one input, ``[N]``.
 
     The definition of what the beam search approximates: log p(passage | input) = sum over positions i of
-    log p(token i | tokens before i, input), with p normalized according to the score mode. Each passage is
-    fed to the model separately and without a cache, so use it only for small corpora.
+    log p(token i | tokens before i, input), with p normalized according to the score mode. Each passage
+    is fed separately and without a cache: for small corpora only.
     """
     index.rows.refuse_prefixes("the score of every passage")
     encoded, mask = generator.encode([model_input])

@@ -26,13 +26,10 @@ that reads two queries at a time takes up to twice as long as one that reads eig
 
 
 class SlotDecoder(BeamSearch):
-    """Finds the passages that a model gives the highest probability, by slots."""
-
     slots: int
     first_steps: FirstSteps
 
     def check(self) -> None:
-        """Refuse options that cannot work; see :meth:`BeamSearch.check`."""
         super().check()
         at_least(1, slots=self.slots)
         self.first_steps = FirstSteps(self.index, self.stops_early)
@@ -44,7 +41,6 @@ class SlotDecoder(BeamSearch):
         return other
 
     def slots_for(self, queries: int) -> int:
-        """The number of slots of a search for ``queries`` queries."""
         return min(self.slots, queries)
 
 
@@ -74,12 +70,9 @@ class SlotRun(BeamRun):
 
     @abstractmethod
     def enter(self, slots: Ints, nodes: Ints, best: Best) -> None:
-        """Start new queries with the best candidates of their first step.
+        """Start R new queries, in ``slots [R]``, with the best candidates of their first step.
 
-        Args:
-            slots: ``[R]`` the slots of the queries.
-            nodes: ``[R]`` the node in the session that each query continues.
-            best: The candidates of the first step.
+        ``nodes [R]`` are the nodes in the session that they continue.
         """
 
     @abstractmethod
@@ -87,13 +80,11 @@ class SlotRun(BeamRun):
         """Every live beam writes one token; decided queries are released."""
 
     def drop(self, slots: Ints) -> None:
-        """Forget the queries of these slots."""
         self.queries[slots] = -1
         for slot in slots.tolist():
             self.results[slot] = []
 
     def release(self, slots: Ints) -> None:
-        """Free the slots of decided queries and report their results."""
         self._report(self.queries[slots], [self.results[slot] for slot in slots.tolist()])
         self.drop(slots)
         self._tell(len(slots))
@@ -104,7 +95,6 @@ class SlotRun(BeamRun):
         return free if len(free) >= min(slots, waiting, max(_GROUP, slots // _SHARE)) else free[:0]
 
     def _begin(self, queries: Ints, slots: Ints) -> None:
-        """Load the queries that are not decided yet."""
         undecided, alone = self.undecided(queries)
         self._report(alone, [[(0.0, self.index.start())]] * len(alone))
         self._tell(len(queries) - len(undecided))
@@ -113,7 +103,6 @@ class SlotRun(BeamRun):
             self._load(undecided[part], slots[part])
 
     def _load(self, queries: Ints, slots: Ints) -> None:
-        """Read the inputs of queries together, and start the queries."""
         inputs = [self.inputs[q] for q in queries]
         with PartTimer("encoder", sum(map(len, inputs))):
             nodes = self.session.load(slots, inputs)
@@ -133,6 +122,5 @@ class SlotRun(BeamRun):
             self.decided(count)
 
     def _report(self, queries: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
-        """Turn the results (score, state) of decided queries into passages."""
         for query, pairs in zip(queries.tolist(), results, strict=True):
             self.hits[query] = self.passages_of(query, pairs, self.k_of_query[query])

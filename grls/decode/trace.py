@@ -1,13 +1,12 @@
 """Traces one passage through a beam search: the step at which its prefix left the beam, and the margin.
 
-Legend: P passages, L tokens of a passage, A candidates of a step, K beam width. The search is not repeated:
-an observer records the steps of :class:`grls.decode.beam.Decoder`, and a passage is then followed through
-them. Its score is computed by teacher forcing, with the same exclusions, so it is known even if the beam lost
-the passage early.
+Legend: P passages, L tokens of a passage, A candidates of a step, K beam width. An observer records the
+steps of :class:`grls.decode.beam.Decoder`, and a passage is followed through them. Its score is computed
+by teacher forcing, with the same exclusions, so it is known even if the beam lost the passage.
 
 A prefix can leave the beam in two ways. *Pruned*: K candidates were better, though it might have become a
 result. *Beaten*: it was among the K best, but k finished passages had a higher score already, and a score
-never rises. The module does not know texts.
+never rises.
 """
 
 from __future__ import annotations
@@ -32,13 +31,7 @@ _AT_ONCE = 64
 
 
 class SearchTrace(NamedTuple):
-    """One search of one query.
-
-    Attributes:
-        steps: The steps; empty if the query was decided before the first step.
-        found: The results of the search.
-        beams: Beam width K.
-    """
+    """One search of one query; ``steps`` is empty if it was decided before the first step."""
 
     steps: tuple[BeamStep, ...]
     found: tuple[ScoredPassage, ...]
@@ -56,7 +49,6 @@ class TokenScore(NamedTuple):
     """One token of a passage under teacher forcing.
 
     Attributes:
-        token: The token.
         log_probability: Log-probability of the token after its prefix, in the score mode (nats).
         allowed: The number of tokens that were allowed there.
         rivals: The most probable of the tokens that were better, best first.
@@ -69,11 +61,9 @@ class TokenScore(NamedTuple):
 
 
 class PassageScore(NamedTuple):
-    """The score of one passage by teacher forcing.
+    """The score of one passage by teacher forcing, over all tokens with the end token.
 
-    Attributes:
-        tokens: All tokens, including the end token.
-        stop: The number of tokens that the decoder writes (all, unless it stops early).
+    The decoder writes ``stop`` of them (all, unless it stops early).
     """
 
     tokens: tuple[TokenScore, ...]
@@ -86,7 +76,6 @@ class PassageScore(NamedTuple):
 
     @property
     def complete(self) -> float:
-        """The log-probability (nats) of the whole passage."""
         return sum((t.log_probability for t in self.tokens), 0.0)
 
 
@@ -98,10 +87,10 @@ class PathStep(NamedTuple):
         score: Log-probability (nats) of the prefix.
         fate: How the search treated the prefix; None after the prefix has left the beam.
         rank: The rank of the prefix, from 1: if finished among all candidates, else among the unfinished
-            candidates. After the prefix has left the beam: the rank that it would have had. None after the
-            end of the search.
+            ones; after it has left the beam, the rank that it would have had. None after the end of the
+            search.
         best: Score of the best candidate of the step; None after the end of the search.
-        bar: The score that the prefix had to reach: the score of the last chosen candidate, or of the k-th
+        bar: The score that the prefix had to reach: that of the last chosen candidate, or of the k-th
             result if the prefix was beaten. None after the end of the search.
     """
 
@@ -125,7 +114,6 @@ def trace(
     exclude: Sequence[int] = (),
     prior: Prior | None = None,
 ) -> SearchTrace:
-    """Run :meth:`grls.decode.beam.BeamSearch.search` and record every step."""
     steps: list[BeamStep] = []
     hits = replace(decoder, observer=steps.append).search([model_input], k, [exclude], prior=prior)[0]
     return SearchTrace(tuple(steps), tuple(hits), decoder.beams)
@@ -137,7 +125,7 @@ def beaten(step: BeamStep) -> Ints:
 
 
 def follow(search: SearchTrace, passage: PassageScore) -> tuple[PathStep, ...]:
-    """The steps of a search, seen from a passage: one step for each token that the decoder writes of it."""
+    """The steps of a search, seen from a passage: one for each token that the decoder writes of it."""
     path: list[PathStep] = []
     score, row = 0.0, 0
     left_beam = False
@@ -166,7 +154,6 @@ def follow(search: SearchTrace, passage: PassageScore) -> tuple[PathStep, ...]:
 
 
 def fate_of(step: BeamStep, candidate: int) -> Fate:
-    """What the search does with a candidate of a step."""
     if candidate in step.chosen.finished:
         return "finished"
     if candidate in step.live:
@@ -188,15 +175,10 @@ def score_passages(
     rivals: int = 3,
     prior: Prior | None = None,
 ) -> list[PassageScore]:
-    """The exact scores of passages, by teacher forcing with the steps of a decoder.
+    """The exact scores of P passages, by teacher forcing with the steps of a decoder.
 
-    Args:
-        decoder: The decoder; its score mode, early stop and model are used, its beam width is not.
-        model_input: Token ids.
-        passages: Numbers of P passages, none of them excluded.
-        exclude: Numbers of passages that may not be found (probabilities are renormalized without them).
-        rivals: The most rivals to keep of each token.
-        prior: Priors, whose scores are included in the score of every token.
+    Score mode, early stop and model are those of the decoder. ``rivals``: the most to keep of each token.
+    The scores of ``exclude`` are renormalized away; those of priors are included in every token.
     """
     scope = Scope(decoder.index, 1, [exclude])
     for passage in passages:

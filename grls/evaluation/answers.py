@@ -6,9 +6,8 @@ A line for every query that was asked, answered or not::
      "quotes": [{"text", "keys", "passages", "closed", …}],
      "retrieved": [passage ids, best first]}
 
-``quotes`` is the evidence that was written or read before the answer. ``retrieved`` is the ranking; without
-it the passages of the quotes, in their order, are the ranking. More keys (``pieces``, ``score``) are for
-people. The module knows neither models nor retrievers: the caller passes a model of entailment.
+``quotes`` is the evidence that was written or read before the answer. Without ``retrieved`` its passages,
+in their order, are the ranking. More keys (``pieces``, ``score``) are for people.
 """
 
 from __future__ import annotations
@@ -50,12 +49,9 @@ Value = TypeVar("Value")
 
 
 class Evidence(NamedTuple):
-    """A piece of evidence.
+    """A quoted or read text, and the ids of the passages that hold it.
 
-    Attributes:
-        text: The text as it was quoted or read.
-        passages: Ids of the passages that hold it.
-        closed: False if a length limit cut the quote: then it is no evidence.
+    ``closed`` is false if a length limit cut the quote: then it is no evidence.
     """
 
     text: str
@@ -64,13 +60,9 @@ class Evidence(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The answer of a query.
+    """The answer of a query (empty: none), its evidence in order, and passage ids, best first.
 
-    Attributes:
-        answer: The answer; empty if none was written.
-        ended: False if a length limit cut the answer.
-        evidence: The evidence that was quoted or read, in order.
-        retrieved: Passage ids, best first.
+    ``ended`` is false if a length limit cut the answer.
     """
 
     answer: str = ""
@@ -80,19 +72,13 @@ class Answered(NamedTuple):
 
 
 def write_answers(path: str | Path, records: Iterable[dict[str, Any]]) -> None:
-    """Write the lines of an answers file, atomically."""
     with atomic_file(path) as stream:
         for record in records:
             write_line(stream, record)
 
 
 def read_answers(path: str | Path, texts: bool = True) -> dict[str, Answered]:
-    """Query id -> answer.
-
-    Args:
-        path: The file.
-        texts: Keep the texts of evidence, which a model of entailment reads; they take most of the memory.
-    """
+    """Query id -> answer; ``texts``: with the texts of evidence, which take most of the memory."""
     file = Path(path)
     answered: dict[str, Answered] = {}
     for line, record in read_jsonl(file):
@@ -143,20 +129,15 @@ def score_answers(
     """Score answers. A query without a line, or with an empty answer, scores 0 everywhere.
 
     Args:
-        answered: Query id -> answer.
-        queries: All queries that the answers were written for.
-        qrels: Their judgements.
-        corpus: The passages.
-        ks: Cut-offs of hits.
         judge: A model of entailment, for AutoAIS; None leaves AutoAIS out.
         premise: The evidence for AutoAIS: the quotes, or the whole passages (with titles) that hold them.
         depth: How deep the passages are known; ``hits@k`` of a deeper k is None.
 
     Returns:
-        ``queries``, ``unanswered`` (without an answer), ``quotes`` (a query), ``not_closed`` (share of
-        quotes), ``not_ended`` (share of queries); ``hits@k`` over queries with gold passages, ``f1`` and
-        ``exact_match`` over queries with accepted answers, with the number of such queries (``judged``,
-        ``asked``), and ``novel_f1`` if one of them has a conversation before it; ``autoais``.
+        ``queries``, ``unanswered``, ``quotes`` (a query), ``not_closed`` (share of quotes), ``not_ended``
+            (share of queries); ``hits@k`` over queries with gold passages (``judged``), ``f1`` and
+            ``exact_match`` over queries with accepted answers (``asked``), ``novel_f1`` if one of them has
+            a conversation before it; ``autoais``.
     """
     unknown = answered.keys() - {query.id for query in queries}
     if unknown:
@@ -209,7 +190,6 @@ def score_answers(
 
 
 def summary(scores: Scores, seconds: float | None = None) -> str:
-    """Scores in a few lines."""
     spent = "" if seconds is None else f", {seconds / scores['queries']:.2f} s each"
     lines = [
         f"{counted(scores['queries'], 'query')}{spent}, {scores['unanswered']:,} without an answer; "
@@ -235,7 +215,6 @@ def summary(scores: Scores, seconds: float | None = None) -> str:
 
 
 def refuse_foreign_answers(file: str, info: RunInfo | None, corpus: Corpus) -> None:
-    """Refuse (DataError) answers whose manifest names another corpus."""
     if info is not None and differ(info.corpus, corpus.fingerprint):
         raise DataError(
             f"these answers were retrieved from another corpus than {corpus.source}: give the "
@@ -276,10 +255,7 @@ def score_file(
 
 
 def split_and_limit(files: list[str], split: str | None, limit: int | None) -> tuple[str, int | None]:
-    """The split of answers, and the number of its first queries; None: all.
-
-    ``limit`` overrides the manifests.
-    """
+    """The split of answers, and the number of its first queries: ``limit``, else that of the manifests."""
     infos = [read_info(file.removesuffix(ENDING)) for file in files]
     splits = {info.split: (file, info) for file, info in zip(files, infos, strict=True) if info is not None}
     splits.pop(None, None)
@@ -297,7 +273,7 @@ def split_and_limit(files: list[str], split: str | None, limit: int | None) -> t
 
 
 def table(rows: list[dict[str, Any]], first: str = "answers") -> list[str]:
-    """Lines of a Markdown table, a row a file; values in percent except counts, quotes and seconds."""
+    """Lines of a Markdown table, a row a file; values in percent except counts and seconds."""
     novel = {"novel_f1": "novel-F1"} if any("novel_f1" in row for row in rows) else {}
     shares = {"f1": "F1", **novel, "exact_match": "EM", "autoais": "AutoAIS"}
     cutoffs = dict.fromkeys(name for row in rows for name in row if name.startswith("hits@"))

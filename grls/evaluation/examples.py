@@ -1,7 +1,4 @@
-"""Worked examples for people: the retrieved passages of a query beside its gold passages.
-
-Queries with good and with bad results take turns.
-"""
+"""Worked examples for people: retrieved beside gold passages, queries with good and bad results in turn."""
 
 from __future__ import annotations
 
@@ -28,9 +25,9 @@ _WIDTH = 120  # characters of a passage
 
 
 class _Example(NamedTuple):
-    """A query and all its retrieved passages, best first or in hop order; ``done`` is None for a ranking.
+    """A query and its retrieved passages, best first or in hop order; ``done`` is None for a ranking.
 
-    ``problems``: the failed graph checks; None without a RuleTaker-Open problem, or for a set.
+    ``problems``: the failed graph checks; None if there is no proof to check.
     """
 
     query: Query
@@ -41,22 +38,19 @@ class _Example(NamedTuple):
 
     @property
     def good(self) -> bool:
-        """Whether the proof is valid; without a proof to check, whether all gold passages were found."""
         if self.problems is not None:
             return not self.problems
         return bool(self.gold) and set(self.gold) <= {hit.id for hit in self.hits}
 
     @property
     def shown(self) -> list[Hit]:
-        """A whole chain; the top of a ranking."""
         return self.hits[:_SHOWN] if self.done is None else self.hits
 
 
 def format_examples(run: str | Path | Run, data: str | Path, split: str, corpus: Corpus, count: int) -> str:
-    """``count`` queries with their hits, good and bad results in turn, in the order of the queries.
+    """``count`` queries with their hits, good and bad results in turn.
 
-    A ranking is shown down to rank 5; gold passages below are listed with their rank and id. Passages are
-    shown with their titles, in a line each. ``run``: a JSONL or TREC run, or a loaded run.
+    A ranking is shown down to rank 5; gold passages below are listed with rank and id.
     """
     loaded = run if isinstance(run, Run) else Run.load(run)
     (loaded,), queries, qrels = judged_queries([loaded], data, split, corpus)

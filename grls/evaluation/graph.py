@@ -1,20 +1,15 @@
-"""The graph checks of a retrieved RuleTaker-Open chain, in two readings.
+"""The graph checks of a retrieved RuleTaker-Open chain (appendix A.6 of arXiv 2204.13596).
 
-A chain is the list of retrieved passages, in order. There are four checks, as in appendix A.6 of arXiv
-2204.13596: the number of nodes, the start node, the end node, the missing edge. They have two readings:
+There are four checks: the number of nodes, the start node, the end node, the missing edge. ``algorithm3``
+is the paper's reading: each use of a statement consumes it, so a statement that feeds two rules must
+stand in the chain twice, and a leftover fails. With ``reuse`` a statement may feed any number of rules,
+and no node may dangle.
 
-``algorithm3``
-    The paper's algorithm 3 decides the missing edge: each use of a statement consumes it, so a statement
-    that feeds two rules must stand in the chain twice, and a leftover fails. The reported graph success
-    follows this reading.
-``reuse``
-    A statement may feed any number of rules, and no node may dangle.
-
-Algorithm 3 keeps a list T of unused statements. A fact is appended. A rule removes each of its premises once,
-fails if one is missing, and appends its conclusion. At the end T must be empty. Read to the letter, no chain
-would pass, because the last conclusion stays in T: so the goal alone may stay (if the chain ends in another
-statement, which the end node check reports, that statement may stay instead). A rule's variable stands for
-one subject; the chain passes if at least one choice of subjects passes.
+Algorithm 3 keeps a list T of unused statements. A fact is appended. A rule removes each of its premises
+once, fails if one is missing, and appends its conclusion. At the end T must be empty. Read to the letter,
+no chain would pass, because the last conclusion stays in T: so the goal alone may stay (or another last
+statement, which the end node check reports). A rule's variable stands for one subject; the chain passes
+if at least one choice of subjects passes.
 """
 
 from __future__ import annotations
@@ -32,12 +27,11 @@ class GraphErrors(NamedTuple):
 
     Attributes:
         node_number: The graph has fewer than two nodes.
-        start_node: The first node, or a later fact, is no start fact. The paper only requires that the first
-            word, the subject, is the query's; our corpus holds the fact of every subject and predicate, and
-            the query names the start facts.
-        end_node: The last node does not conclude the goal: its last word (the attribute, or a relation's
-            object) differs from the goal's; with ``reuse`` the whole statement counts, with subject and verb.
-        missing_edge: A node lacks an edge that it needs (see :func:`lacks_edge`, and algorithm 3).
+        start_node: The first node, or a later fact, is no start fact. The paper only compares the subject;
+            our corpus holds the fact of every subject and predicate, and the query names the start facts.
+        end_node: The last word of the last node (attribute, or object of a relation) is not the goal's;
+            with ``reuse`` the whole statement counts.
+        missing_edge: A node lacks an edge that it needs (:func:`lacks_edge`, or algorithm 3).
     """
 
     node_number: bool
@@ -47,7 +41,6 @@ class GraphErrors(NamedTuple):
 
     @property
     def success(self) -> bool:
-        """Whether no check failed."""
         return not any(self)
 
     @property
@@ -60,16 +53,10 @@ class GraphErrors(NamedTuple):
 def graph_errors(
     problem: Problem, chain: Sequence[str | Statement | None], reading: Reading = "algorithm3"
 ) -> GraphErrors:
-    """Check a retrieved chain.
+    """The failed checks of a chain, each decided independently; an empty chain fails the first three.
 
-    Args:
-        problem: The query's start facts and goal.
-        chain: The nodes in retrieval order, without DONE: texts, or parsed statements. No edge leads to a
-            text outside the language.
-        reading: The reading of the checks.
-
-    Returns:
-        The failed checks, each decided independently. An empty chain fails the first three.
+    ``chain``: the nodes in retrieval order, without DONE, as texts or parsed. No edge leads to a text
+    outside the language.
     """
     nodes = [parse_statement(node) if isinstance(node, str) else node for node in chain]
     facts = [node for node in nodes if isinstance(node, Fact)]
@@ -89,7 +76,6 @@ def graph_errors(
 
 
 def _ends_in_goal(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
-    """Whether the last word of the last node is the goal's."""
     last = nodes[-1] if nodes else None
     return last is not None and last_word(last) == last_word(problem.goal)
 
@@ -99,7 +85,7 @@ _Unused = tuple[tuple[Fact, int], ...]
 
 
 def _passes(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
-    """Whether a chain passes algorithm 3 with some choice of subjects, which are tried depth first."""
+    """Whether a chain passes algorithm 3 with some choice of subjects, tried depth first."""
     rules = [node for node in nodes if isinstance(node, Rule)]
     facts = sum(isinstance(node, Fact) for node in nodes)
     if nodes and facts - sum(len(rule.premises) - 1 for rule in rules) != 1:
@@ -142,7 +128,7 @@ def _taken(problem: Problem, node: Statement | None, n: int, unused: _Unused) ->
 
 
 def _proves_goal(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
-    """Whether the last node can conclude the goal about its subject, from the statements derived so far."""
+    """Whether the last node can conclude the goal, from the statements derived so far."""
     if not nodes:
         return False
     last = nodes[-1]
@@ -157,17 +143,15 @@ def _proves_goal(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
 def lacks_edge(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
     """The missing edge if statements may be used again: whether the proof graph lacks an edge.
 
-    The graph has an edge from an earlier node to a later rule if the earlier node states a premise of the
-    rule about the same subject. Two conditions must hold:
+    An edge leads from a node to a later rule if the node states a premise of the rule about the same
+    subject. Two conditions must hold:
 
-    * every rule is fed: one subject satisfies all its premises by facts and conclusions of earlier nodes
-      (walking in order and keeping the set of statements derived so far);
+    * every rule is fed: one subject satisfies all its premises by earlier facts and conclusions;
     * no node dangles: walking back from the last node (from the goal, if it concludes it), every node states
-      a premise of a later rule, for a subject about which that rule's own conclusion is needed. So a start
-      fact about another subject than the proof's dangles.
+      a premise of a later rule, for a subject about which that rule's conclusion is needed.
 
-    So a fact needs no incoming edge, and a node outside the language (None) always lacks an edge, because it
-    can neither be fed nor feed. A premise stated twice has an edge from both nodes.
+    A fact needs no incoming edge. A node outside the language (None) always lacks one. A premise stated
+    twice has an edge from both nodes.
     """
     cases = _cases(nodes)
     if not all(cases):

@@ -83,7 +83,6 @@ def register_measure(name: str, measure: Measure) -> None:
 
 
 def _registered(name: str) -> Measure | None:
-    """A registered measure; with a cut-off (``R@5``) it reads the first passages."""
     match = None if name in REGISTERED else _WITH_CUTOFF.fullmatch(name)
     if match is None or match[1] not in REGISTERED:
         return REGISTERED.get(name)
@@ -252,7 +251,6 @@ def _parsed(name: str) -> ir_measures.measures.Measure:
 
 
 def _between(number: object, low: int, high: int) -> bool:
-    """Whether a number lies within bounds; True for a missing parameter."""
     return not isinstance(number, int) or (not isinstance(number, bool) and low <= number <= high)
 
 

@@ -34,15 +34,7 @@ ALIKE = 0.8
 def miss_kind(
     question: str, gold: Sequence[str], retrieved: Sequence[str], titles: Mapping[str, str], free: bool
 ) -> str | None:
-    """The kind of a miss; None if the first passages are the gold ones.
-
-    Args:
-        question: The text of the query.
-        gold: Gold passage ids, in hop order.
-        retrieved: Passage ids, best first.
-        titles: Passage id -> title.
-        free: The gold passages may come in any order.
-    """
+    """The kind of a miss; None if the first passages are the gold ones (in any order if ``free``)."""
     found = {*retrieved[: len(gold)]}
     if found >= {*gold}:
         return None
@@ -63,10 +55,8 @@ def miss_kinds(
 ) -> dict[str, float | int] | None:
     """Kind -> share of the queries that are such misses, and the number of these ``queries``.
 
-    Queries with a gold path of several passages of the corpus count. All lists have an item a query.
-
-    Returns:
-        None if there is no such query, or a gold passage has no title.
+    Queries with a gold path of several passages count; None if there is none, or a gold passage has no
+    title.
     """
     cases = []
     for query, ids, path in zip(queries, retrieved, paths, strict=True):
@@ -85,5 +75,4 @@ def miss_kinds(
 
 
 def _bare(title: str) -> str:
-    """The words of a title, without what stands in brackets."""
     return plain_words(re.sub(r"\(.*?\)", "", title)) or plain_words(title)

@@ -1,7 +1,7 @@
 """RuleTaker-Open's language: statements, queries, and the problem that a query states.
 
-The generator (``data_prep/ruletaker.py``) renders with this grammar, and the graph checks parse with it. A
-statement says that a subject has an attribute, or stands in a relation to an object::
+``data_prep/ruletaker.py`` renders with this grammar, and the graph checks parse with it. A statement says
+that a subject has an attribute, or stands in a relation to an object::
 
     anna is kind .                                           a fact, an attribute
     the cat chases the mouse .                               a fact, a relation
@@ -11,9 +11,8 @@ statement says that a subject has an attribute, or stands in a relation to an ob
     if something chases the cat and it is big then it is old .
     if the dog chases the mouse then the dog is young .      a rule about one subject
 
-and a query names its start facts and asks for the goal: ``anna is kind . why is anna big ?`` or ``… why does
-the cat chase the mouse ?``. A variable or its pronoun is never the object of a relation: ``the mouse sees
-it`` is not in the language. The module does not know passage ids, models or files.
+A query names its start facts and asks for the goal: ``anna is kind . why is anna big ?`` or ``… why does
+the cat chase the mouse ?``. A variable or its pronoun is never the object of a relation.
 """
 
 from __future__ import annotations
@@ -42,25 +41,17 @@ _END = re.compile(r" ?\.$")
 
 
 class Fact(NamedTuple):
-    """A fact.
-
-    Attributes:
-        subject: A name, or a noun with its article (``the cat``, ``the bald eagle``).
-        predicate: An attribute (``kind``), or a verb and its object (``chases the mouse``).
-    """
+    """A subject (``anna``, ``the bald eagle``) and a predicate (``kind``, ``chases the mouse``)."""
 
     subject: str
     predicate: str
 
 
 class Rule(NamedTuple):
-    """A rule with one or two premises.
+    """A rule with one or two premises and the predicate that then holds.
 
-    Attributes:
-        conclusion: The predicate that then holds.
-        subjects: The subject of each premise and of the conclusion; an empty string is the variable. An empty
-            tuple: all subjects are the variable.
-        variable: The word of the variable, ``someone`` or ``something``.
+    ``subjects`` are those of each premise and of the conclusion; an empty string is the variable
+    (``someone`` or ``something``). An empty tuple: all are the variable.
     """
 
     premises: tuple[str, ...]
@@ -70,11 +61,9 @@ class Rule(NamedTuple):
 
     @property
     def free(self) -> bool:
-        """Whether the rule has a variable."""
         return not all(self.subjects) or not self.subjects
 
     def of(self, subject: str) -> tuple[tuple[Fact, ...], Fact]:
-        """The premises and the conclusion with ``subject`` for the variable."""
         names = self.subjects or ("",) * (len(self.premises) + 1)
         *facts, conclusion = (
             Fact(name or subject, predicate)
@@ -94,7 +83,6 @@ class Problem(NamedTuple):
 
 
 def render(statement: Statement) -> str:
-    """The text of a statement."""
     if isinstance(statement, Fact):
         return f"{statement.subject} {_says(statement.predicate)} ."
     premises, conclusion = statement.of(statement.variable)
@@ -111,10 +99,7 @@ def render(statement: Statement) -> str:
 
 
 def parse_statement(text: str) -> Statement | None:
-    """The statement of a text, or None if the text is not in the language.
-
-    Case, runs of white space and a missing final full stop do not matter.
-    """
+    """The statement of a text, or None if the text is not in the language."""
     plain = _END.sub("", " ".join(text.lower().split()))
     if rule := _RULE.fullmatch(plain):
         return _parse_rule(rule.group(1).split(" and "), rule.group(2))
@@ -129,7 +114,6 @@ def last_word(statement: Statement) -> str:
 
 
 def render_query(problem: Problem) -> str:
-    """The text of a query."""
     facts = " ".join(render(fact) for fact in problem.start)
     subject, predicate = problem.goal
     verb, _, thing = predicate.partition(" ")
@@ -138,9 +122,9 @@ def render_query(problem: Problem) -> str:
 
 
 def states_problem(metadata: Mapping[str, object]) -> bool:
-    """Whether a query's metadata has the form that :func:`problem_of` reads, with a fact as its goal.
+    """Whether a query's metadata has the form that :func:`problem_of` reads.
 
-    Other data may use the same keys in another way; their ``start`` need not hold passage ids.
+    Other data may use the same keys in another way.
     """
     start, goal = metadata.get("start"), metadata.get("goal")
     ids = isinstance(start, list) and bool(start) and all(isinstance(i, str) for i in start)
@@ -150,9 +134,8 @@ def states_problem(metadata: Mapping[str, object]) -> bool:
 def problem_of(metadata: Mapping[str, object], texts: Mapping[str, str]) -> Problem | None:
     """The problem that a query's metadata state; None if a part is missing or not in the language.
 
-    Args:
-        metadata: ``start``: the ids of the start facts; ``goal``: the text of the goal.
-        texts: Passage id -> text, at least of the start facts.
+    ``metadata``: ``start``, the ids of the start facts, and ``goal``, its text. ``texts``: passage id ->
+    text.
     """
     ids, goal = metadata.get("start"), parse_statement(str(metadata.get("goal")))
     if not isinstance(ids, Sequence) or not ids or not isinstance(goal, Fact):
@@ -201,7 +184,7 @@ def _parse_rule(clauses: Sequence[str], last: str) -> Rule | None:
 
 
 def _parse_clause(text: str, before: str | None) -> Fact | None:
-    """A clause; ``before`` is the subject of a pronoun (the variable, else the first subject), or None."""
+    """A clause; ``before`` is the subject of a pronoun."""
     if text.startswith("they "):
         fact = _THEY_ARE.fullmatch(text)
         does = _THEY_DO.fullmatch(text)

@@ -2,18 +2,15 @@
 
 ``rows`` sorts the token sequences of a corpus. All backends are built on these rows, so a state covers a
 range of rows, and counting, filtering and removing passages is arithmetic on ranges. ``base`` is the
-protocol. It has three backends: ``array`` (the default: branching nodes only, in NumPy arrays,
-memory-mapped, one file an array), and in ``backends`` a dictionary from prefix to next tokens (the readable
-reference) and the same map in marisa-trie; others are added there. ``union`` makes one index of two
-segments (passages added later), or copies both into one segment, and ``subset`` counts selected passages by
-ranges of rows. ``build`` makes a segment from a corpus, also of shards that several workers have sorted;
-``options`` are its options. ``storage`` saves and loads it, and refuses arrays that do not fit together.
-``external_sort`` builds an index that does not fit into memory. ``tensors`` is a copy of ``array`` on a
-GPU. ``ranges`` cuts an index into prefix ranges that one beam searches together, in several processes, and
-is the index of all parts.
+protocol; ``array`` is the default backend, memory-mapped, and ``backends`` holds the readable reference
+(a dictionary) and one in marisa-trie. ``union`` joins two segments (passages added later), and ``subset``
+counts selected passages.
 
-``keys`` are spans that may be quoted in free text, ``substring`` is a suffix array over them.
-``corpus_check`` reports peculiarities of a corpus, and checks all invariants of an index on disk.
+``build`` makes a segment from a corpus (``options``: its options), ``external_sort`` one that does not
+fit into memory, ``storage`` saves and loads it. ``tensors`` is a copy of ``array`` on a GPU. ``ranges``
+cuts an index into parts that one beam searches together. ``keys`` are spans that may be quoted in free
+text, ``substring`` is a suffix array over them. ``corpus_check`` reports peculiarities of a corpus, and
+checks all invariants of an index on disk.
 """
 
 from typing import TYPE_CHECKING

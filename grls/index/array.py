@@ -129,7 +129,6 @@ class ArrayIndex(Segment):
 
     @staticmethod
     def states(nodes: Ints, written: int) -> Ints:
-        """The inverse of :meth:`nodes` after ``written`` tokens, ``[S]``."""
         return (nodes << _DEPTH_BITS) | written
 
     def arrays(self) -> dict[str, Array]:
@@ -145,9 +144,7 @@ class BranchingNodes(NamedTuple):
 
     Attributes:
         depths: ``[m]`` tokens before each branch.
-        lows: ``[m]`` first row of each node.
-        highs: ``[m]`` end row of each node.
-        fanouts: ``[m]`` children of each node.
+        lows: ``[m]`` first row of each node; ``highs`` the end row, ``fanouts`` the number of children.
         child_lows: ``[e]`` first row of each child; the children of a node are adjacent.
         inner: ``[e]`` whether each child branches itself.
     """
@@ -181,13 +178,12 @@ def node_arrays(
 
 
 def first_tokens(rows: Rows, part: BranchingNodes) -> Array:
-    """The token of each edge, from the first row of its child."""
     tokens: Array = rows.tokens[rows.offsets[part.child_lows] + np.repeat(part.depths, part.fanouts)]
     return tokens
 
 
 def node_types(rows: int, members: Any, tokens: Any) -> dict[str, Any]:
-    """The types of the arrays: at most R nodes and two edges a row; those of members and tokens are given."""
+    """The types of the arrays: at most R nodes and two edges a row."""
     kinds: list[type[np.signedinteger[Any]]] = [np.int16, np.int32, np.int64]
     signed = next(kind for kind in kinds if rows <= np.iinfo(kind).max)
     edges = unsigned(2 * rows)
@@ -235,9 +231,8 @@ def branches(rows: int, shared: Array) -> Iterator[BranchingNodes]:
 def _branch(low: Ints, high: Ints, shared: Array) -> tuple[Ints, Ints, Ints, Ints]:
     """Split every row range ``low[i]:high[i]`` at the first token in which its rows differ.
 
-    Returns:
-        The depth of each branch, the ranges of all children (first row, end row), and the number of children
-        of each branch. The root of an empty corpus has no child, the root of a single row has one.
+    Returns the depth of each branch, the ranges of all children, and the number of children of each
+    branch. The root of an empty corpus has no child, that of a single row one.
     """
     size = high - low
     if size.sum() == 0:
@@ -274,17 +269,14 @@ def verifying(verify: bool | None) -> AbstractContextManager[None]:
 
 
 def chosen_verify(verify: bool | None, files: Mapping[str, dict[str, Any]] | None = None) -> bool | None:
-    """The ``verify`` of a call or, if None, that of the context :func:`verifying`.
-
-    With the manifest entries of ``files`` it is True in place of None if they are small (``CHECKED_BYTES``).
-    """
+    """``verify``, or that of :func:`verifying`, or true if ``files`` (manifest entries) are small."""
     verify = _verify.get() if verify is None else verify
     small = files is not None and sum(entry["bytes"] for entry in files.values()) <= CHECKED_BYTES
     return True if small and verify is None else verify
 
 
 def describe_arrays(folder: Path) -> dict[str, dict[str, Any]]:
-    """The manifest entries of the arrays in a folder: name -> size and checksums."""
+    """Manifest entries of the arrays in a folder: name -> size and checksums."""
     return {
         file.stem: {"bytes": file.stat().st_size, "sha256": sha256(file), "sample": _sample(file)}
         for file in sorted(folder.glob("*.npy"))
@@ -292,7 +284,6 @@ def describe_arrays(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def is_entry(entry: Any) -> bool:
-    """Whether the manifest entry of an array is well-formed."""
     known = isinstance(entry, dict)
     return known and isinstance(entry.get("bytes"), int) and isinstance(entry.get("sha256"), str)
 
@@ -300,7 +291,6 @@ def is_entry(entry: Any) -> bool:
 def refuse_other_origin(
     manifest: dict[str, Any], folder: Path, tokenizer: str | None, corpus: str | None
 ) -> None:
-    """Refuse (MismatchError) an index of another tokenizer or corpus, by their fingerprints; None: any."""
     for name, expected in (("tokenizer", tokenizer), ("corpus", corpus)):
         if expected is not None and manifest.get(name) != expected:
             raise MismatchError(f"{folder}: the index was built with another {name}; {REBUILD}")
@@ -309,9 +299,9 @@ def refuse_other_origin(
 def load_arrays(folder: Path, files: dict[str, dict[str, Any]], verify: bool | None) -> dict[str, Array]:
     """Open the arrays of a folder by their manifest entries; those of a larger index are memory-mapped.
 
-    ``verify`` True: compare checksums, which reads every byte once; False: compare nothing; None: the value
-    of :func:`verifying`; if both are None, compare the checksums of small indexes (up to ``CHECKED_BYTES``),
-    and sixteen blocks of each file of a larger one.
+    ``verify`` True: compare checksums, which reads every byte; False: nothing; None: as :func:`verifying`
+    says, else checksums of small indexes (up to ``CHECKED_BYTES``) and sixteen blocks of each file of
+    larger ones.
     """
     verify = chosen_verify(verify, files)
     small = sum(entry["bytes"] for entry in files.values()) <= CHECKED_BYTES
@@ -335,8 +325,7 @@ def load_arrays(folder: Path, files: dict[str, dict[str, Any]], verify: bool | N
 def map_array(file: Path, small: int = CHECKED_BYTES) -> Array:
     """The array of a ``.npy`` file: read, or memory-mapped if it has more than ``small`` bytes.
 
-    What is in memory stays as it is, whatever becomes of the file. A mapped array is a plain one, since the
-    memmap class is much slower. Neither can be written.
+    A mapped array is a plain one, since the memmap class is much slower. Neither can be written.
     """
     python = ArithmeticError, EOFError, LookupError, RecursionError, SyntaxError, TokenError, TypeError
     try:
@@ -352,7 +341,7 @@ def map_array(file: Path, small: int = CHECKED_BYTES) -> Array:
 
 
 def _sample(file: Path) -> str:
-    """SHA-256 of sixteen blocks of a file, evenly spaced from its beginning to its end."""
+    """SHA-256 of sixteen evenly spaced blocks of a file."""
     size = file.stat().st_size
     digest = hashlib.sha256()
     with file.open("rb") as stream:

@@ -1,7 +1,6 @@
 """Reports peculiarities of a corpus that users should know before they train: counts and examples.
 
-No peculiarity breaks retrieval, because a passage is identified by its id: all duplicates are found, a
-passage that is a prefix of another one has an end token, and decoded texts are never compared.
+None of them breaks retrieval, because a passage is identified by its id.
 """
 
 from __future__ import annotations
@@ -28,12 +27,9 @@ from grls.io.progress import counted
 
 
 class Finding(NamedTuple):
-    """One kind of peculiarity.
+    """One kind of peculiarity: how many passages have it, and the ids of a few.
 
-    Attributes:
-        kind: The peculiarity, as a text.
-        passages: The number of passages that have it.
-        examples: The ids of a few of these passages; ``a = b`` and ``a < b`` name the related passage, too.
+    An example ``a = b`` or ``a < b`` names the related passage, too.
     """
 
     kind: str
@@ -60,9 +56,9 @@ def check_corpus(
 ) -> CorpusCheck:
     """Check all passages of a corpus.
 
-    Duplicates and prefixes are searched in the first 65,534 tokens of a passage. Without a ``codec``, lengths
-    are counted in words, and there is no round trip. A passage above ``limit`` tokens (or words) is cut.
-    Of each kind ``examples`` ids are named; below 1: none.
+    Duplicates and prefixes are searched in the first 65,534 tokens of a passage. Without a ``codec``
+    lengths are counted in words. A passage above ``limit`` is cut. Of each kind ``examples`` ids are
+    named.
     """
     parts: list[npt.NDArray[np.uint32]] = [np.empty(0, np.uint32)]
     lengths: list[Ints] = [np.empty(0, np.int64)]
@@ -115,7 +111,6 @@ def check_corpus(
 
 
 def format_check(report: CorpusCheck) -> str:
-    """The report as text."""
     lines = [
         f"{report.corpus}: {counted(report.passages, 'passage')}, mean {report.mean_tokens:.1f} "
         f"{report.tokens}, longest {report.longest:,}"
@@ -134,11 +129,9 @@ def _words(texts: list[str], known: dict[str, int]) -> list[list[int]]:
 def _relations(tokens: npt.NDArray[np.uint32], sizes: Ints, limit: int) -> tuple[Ints, Ints, Ints]:
     """The passages that are equal, equal once cut to ``limit``, or a prefix of another passage.
 
-    Each ``[n, 2]``: the numbers of a passage and of the related one, sorted by the first.
-
-    The end sorts before every token. So in sorted order, a sequence that is a prefix of any other one is a
-    prefix of the next distinct sequence, and sequences that are equal once cut are adjacent. ``tokens [T]``
-    are the concatenated passages, each with a 0 at its end, ``sizes [N]`` their lengths without it.
+    Each ``[n, 2]``: the numbers of a passage and of the related one, sorted by the first. ``tokens [T]``
+    are the concatenated passages, each with a 0 at its end, ``sizes [N]`` their lengths without it. The
+    end sorts before every token: so a prefix of any other sequence is a prefix of the next distinct one.
     """
     most, lengths = MAX_LENGTH - 1, sizes
     if (sizes > most).any():
@@ -171,7 +164,7 @@ _AT_ONCE = 1 << 20
 
 
 class PartCheck(NamedTuple):
-    """What was checked of a file or folder, and its fault with the remedy; empty: there is none."""
+    """What was checked of a file or folder, and its fault with the remedy, if there is one."""
 
     what: str
     file: Path
@@ -179,7 +172,7 @@ class PartCheck(NamedTuple):
 
 
 def attempt(name: str, file: Path, check: Callable[[], object]) -> PartCheck:
-    """Run a check; an error is its fault, that of a library, too: only a broken file can cause it here."""
+    """Run a check; any error is its fault: only a broken file can cause it here."""
     try:
         check()
     except GrlsError as error:
@@ -194,12 +187,9 @@ def attempt(name: str, file: Path, check: Callable[[], object]) -> PartCheck:
 def check_index(folder: str | Path) -> list[PartCheck]:
     """Check all invariants of the index in a folder, as Lucene's CheckIndex does.
 
-    Loading compares checksums, types and bounds. Here all is computed again: the rows must be sorted and
-    distinct, each passage must have one row, and the nodes must be those that the rows make. So an index that
-    was written wrongly is found, too. Memory: about 40 bytes a row.
-
-    Returns:
-        The checks in order; a check is left out if one that it builds on is broken.
+    Loading compares checksums, types and bounds. Here all is computed again: rows are sorted and
+    distinct, each passage has one row, and the nodes are those of the rows. A check is left out if one
+    that it builds on is broken. Memory: about 40 bytes a row.
     """
     path = Path(folder)
     opened: list[Segment] = []
@@ -264,7 +254,7 @@ def _check_backend(index: Segment, shared: Ints, path: Path) -> None:
 
 
 def _check_nodes(rows: Rows, stored: dict[str, Array], shared: Ints, path: Path) -> None:
-    """Compare the nodes of ``array``, level by level, with those that the rows make."""
+    """Compare the nodes of ``array`` with those that the rows make."""
     ends = dict.fromkeys(stored, 0) | {"first_edges": 1}
     for arrays in node_arrays(len(rows), shared, partial(first_tokens, rows)):
         for name, array in arrays.items():

@@ -1,16 +1,13 @@
 """Builds the array index from a stream of passages in bounded memory, by an external sort.
 
-The stream is cut into pieces that fit into memory; each is sorted and written to a scratch folder, as a run.
-Then the range of keys is cut into parts, so that the rows of a part in all runs fit into memory, too. The
-parts are in order: each is sorted and appended to the final files. Scratch files keep where each row differs
-from the row before it; from these the branching nodes are written level by level. The final files have the
-same bytes as those of the in-memory build, which is the naive form of this module. Legend: N passages, P
-runs, R rows, M nodes, T tokens.
+Pieces of the stream that fit into memory are sorted and written to a scratch folder, as runs. Then the
+range of keys is cut into parts, so that the rows of a part in all runs fit into memory, too; each part is
+sorted and appended to the final files. Scratch files keep where each row differs from the row before;
+from these the branching nodes are written level by level. The bytes are those of the in-memory build, the
+naive form of this module. Legend: N passages, P runs, R rows, M nodes, T tokens.
 
-Memory: the limit of the caller for sorting; while the nodes are made, 6 bytes a row (10 with 32-bit tokens)
-and 16 bytes for every node of two levels: under 200 MB for 20 million passages of which one in seven adds a
-node. Disk beside the index, until it is done: the tokens once more, 16 bytes a passage, and 12 to 16 bytes a
-row.
+Memory: the caller's limit for sorting; for the nodes 6 bytes a row (10 with 32-bit tokens) and 16 bytes a
+node of two levels. Disk beside the index: the tokens once more, 16 bytes a passage, 12 to 16 bytes a row.
 """
 
 from __future__ import annotations
@@ -47,8 +44,8 @@ _AT_ONCE = 1 << 20
 class GrowingArray:
     """Writes an array piece by piece; the final file has the same bytes as a file of ``np.save``.
 
-    NumPy pads the header so that the first axis can grow in place. At the end the header is written again
-    with the final length. ``columns``: length of the second axis; 0 for an array with one axis.
+    NumPy pads the header so that the first axis can grow in place. ``columns``: length of the second
+    axis; 0: none.
     """
 
     def __init__(self, file: Path, dtype: npt.DTypeLike, columns: int = 0):
@@ -66,7 +63,6 @@ class GrowingArray:
         np.lib.format.write_array_header_1_0(self._stream, header)
 
     def append(self, values: Array) -> None:
-        """Add rows at the end."""
         np.ascontiguousarray(values, dtype=self.dtype).tofile(self._stream)
         self.length += len(values)
 
@@ -94,19 +90,13 @@ _SAMPLE = 512
 
 
 class Sequences(NamedTuple):
-    """Consecutive passages of a stream.
-
-    Attributes:
-        tokens: ``[t]`` the concatenated sequences.
-        offsets: ``[n + 1]`` the start of each sequence; the last is t.
-    """
+    """Consecutive passages: ``tokens [t]`` concatenated, and ``offsets [n + 1]``, the last of which is t."""
 
     tokens: Array
     offsets: Array
 
 
 def concatenated(pieces: Sequence[Sequences]) -> Sequences:
-    """The passages of several pieces, in their order."""
     shifts = np.cumsum([0, *(len(piece.tokens) for piece in pieces)])
     offsets = [piece.offsets[1:] + shift for piece, shift in zip(pieces, shifts, strict=False)]
     return Sequences(np.concatenate([p.tokens for p in pieces]), np.concatenate([[0], *offsets]))
@@ -118,34 +108,31 @@ def cost(tokens: int, rows: int, width: int) -> int:
 
 
 class SortedRun(NamedTuple):
-    """``rows`` sorted passages in a folder with ``tokens.npy``, ``offsets.npy`` (the start of each row) and
-    ``numbers.npy`` (passage numbers, ascending among equal rows).
+    """``rows`` sorted passages in a folder with ``tokens.npy``, ``offsets.npy`` (the start of each row)
+    and ``numbers.npy`` (passage numbers, ascending among equal rows).
     """
 
     folder: Path
     rows: int
 
     def mapped(self) -> tuple[Array, Ints]:
-        """Tokens and offsets, memory-mapped."""
         tokens = np.load(self.folder / "tokens.npy", mmap_mode="r").view(np.ndarray)
         offsets = np.load(self.folder / "offsets.npy", mmap_mode="r").view(np.ndarray)
         return tokens, offsets
 
     def numbers(self, low: int, high: int) -> Array:
-        """Passage numbers of rows ``low:high``."""
         return read_part(self.folder / "numbers.npy", low, high)
 
     def offsets(self, low: int, high: int) -> Ints:
-        """The starts of rows ``low:high``, and the end of the last of them."""
+        """The starts of rows ``low:high``, and the end of the last."""
         return read_part(self.folder / "offsets.npy", low, high + 1)
 
     def tokens(self, low: int, high: int) -> Array:
-        """Tokens ``low:high``."""
         return read_part(self.folder / "tokens.npy", low, high)
 
 
 def read_part(file: Path, low: int, high: int) -> Array:
-    """Elements ``low:high`` of an array with one axis; read, not mapped, so that no page stays in memory."""
+    """Elements ``low:high`` of an array; read, not mapped, so that no page stays in memory."""
     with file.open("rb") as stream:
         np.lib.format.read_magic(stream)
         _, _, dtype = np.lib.format.read_array_header_1_0(stream)
@@ -155,10 +142,7 @@ def read_part(file: Path, low: int, high: int) -> Array:
 
 
 class Spill:
-    """Takes the pieces of a stream and writes them as sorted runs whenever the memory is full.
-
-    ``first`` is the number of the first passage of the stream.
-    """
+    """Writes the pieces of a stream as sorted runs whenever the memory is full."""
 
     def __init__(self, folder: Path, end: int, memory: int, first: int = 0):
         self.runs: list[SortedRun] = []
@@ -172,7 +156,6 @@ class Spill:
         self._cost = 0
 
     def take(self, pieces: Iterable[Sequences]) -> None:
-        """Write the runs of a whole stream."""
         for piece in pieces:
             offsets = np.asarray(piece.offsets, dtype=np.int64)
             top = int(piece.tokens.max(initial=0))
@@ -264,7 +247,7 @@ class Partition:
             yield RowSlice(cuts[begin], cuts[end], equal=False)
 
     def _costs(self, cuts: Ints) -> Ints:
-        """Memory for sorting the rows between the first of the cuts ``[C, P]`` and each cut, in bytes."""
+        """Bytes for sorting the rows between the first of the cuts ``[C, P]`` and each cut."""
         tokens = np.zeros(len(cuts), dtype=np.int64)
         for n, run in enumerate(self._runs):
             tokens += run.mapped()[1][cuts[:, n]]
@@ -273,7 +256,7 @@ class Partition:
         return costs
 
     def _common(self, low: Ints, high: Ints) -> tuple[int, bool]:
-        """The number of tokens that all rows of a range share, and whether they are equal; reads extremes."""
+        """How many tokens all rows of a range share, and whether they are equal; reads only the extremes."""
         extremes: list[Array] = []
         for run, a, b in zip(self._runs, low.tolist(), high.tolist(), strict=True):
             for row in (a, b - 1) if b > a else ():
@@ -341,10 +324,8 @@ def merge_runs(
 ) -> dict[str, int]:
     """Merge sorted runs into the ``.npy`` files of an array index; ``memory`` is for sorting, in bytes.
 
-    ``release``: remove the tokens of the runs once they are merged, for the sake of disk space.
-
-    Returns:
-        ``passages``, ``rows``, ``tokens`` (stored) and ``longest``.
+    ``release`` removes the tokens of the runs once they are merged. Returns ``passages``, ``rows``,
+    ``tokens`` (stored) and ``longest``.
     """
     runs, passages, kind = list(sorted_runs.runs), sorted_runs.passages, unsigned(sorted_runs.top)
     with _SortedFiles(folder, scratch, kind, passages, form) as sorted_files:
@@ -377,8 +358,8 @@ def _sorted(
 ) -> Iterator[tuple[Array, Ints, Ints, Ints, Ints]]:
     """The distinct rows of a part in order: tokens, offsets, shared, members, and members of each row.
 
-    If all rows of a part are equal, the members come in several pieces: as rows without tokens, which belong
-    to the row before.
+    If all rows are equal, the members come in several pieces: as rows without tokens, which belong to the
+    row before.
     """
     bounds = [(run, int(a), int(b)) for run, a, b in zip(runs, part.low, part.high, strict=True) if b > a]
     if part.equal:
@@ -410,11 +391,9 @@ def _sorted(
 class _SortedFiles:
     """Appends sorted rows to the final files, and the data for later steps to scratch files.
 
-    Scratch files: ``lengths`` (stored tokens of each row), ``sizes`` (members of each row), ``shared``, and
-    the two tokens in which each row first differs from the row before: ``own`` (of this row) and ``above``
-    (of the row before).
-
-    The last row is held back until the next row shows how much of it the form ``prefixes`` keeps.
+    Scratch files: ``lengths`` (stored tokens of each row), ``sizes`` (members of each row), ``shared``,
+    and the tokens in which each row first differs from the row before: ``own`` and ``above`` (of that
+    row). The last row is held back until the next one shows how much of it the form ``prefixes`` keeps.
     """
 
     def __init__(self, folder: Path, scratch: Path, kind: Any, passages: int, form: Form):
@@ -445,7 +424,6 @@ class _SortedFiles:
         self._open.__exit__(*error)
 
     def add(self, tokens: Array, offsets: Ints, shared: Ints, members: Array, sizes: Ints) -> None:
-        """Append rows (or, without offsets, members of the last row)."""
         self._members.append(members)
         if len(offsets) == 1:
             self._last_size += int(sizes[0])
@@ -472,7 +450,7 @@ class _SortedFiles:
         self._last_size = int(sizes[-1])
 
     def _finish_last(self, following: int) -> None:
-        """Write the row that is held back; ``following`` is the length of the prefix the next row shares."""
+        """Write the row that is held back; it shares ``following`` tokens with the next row."""
         if not len(self._last):
             return
         length, shared = np.array([len(self._last)]), np.array([self._last_shared])

@@ -2,11 +2,10 @@
 
 Legend: S states, A allowed tokens, w integers a state.
 
-A key is a text that a model quotes to retrieve: a title, a sentence, a proposition, a paragraph ("retrieval
-keys" in arXiv 2407.00361). A span is a part of a key. A state stands for the span written so far; it is a row
-of w integers that is kept with its beam. There are two kinds of index. In a prefix index
-(:class:`PrefixKeys`) a span begins where its key begins. In a :class:`grls.index.substring.SubstringIndex` it
-may begin anywhere.
+A key is a text that a model quotes to retrieve: a title, a sentence, a proposition, a paragraph
+("retrieval keys" in arXiv 2407.00361). A span is a part of a key; a state, w integers kept with its beam,
+stands for the span written so far. In :class:`PrefixKeys` a span begins where its key begins, in a
+:class:`grls.index.substring.SubstringIndex` anywhere.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class KeyIndex(ABC):
 
     @abstractmethod
     def held(self, state: Ints, whole: bool = True) -> int:
-        """The number of results of :meth:`keys` without a limit; with ``whole``, no keys are listed."""
+        """The number of results of :meth:`keys` without a limit."""
 
     @abstractmethod
     def tokens(self, key: int) -> Ints:
@@ -84,10 +83,7 @@ class KeyIndex(ABC):
 
     @abstractmethod
     def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:
-        """Write the index to a folder, atomically, with the fingerprints of tokenizer and corpus.
-
-        An earlier index there is replaced.
-        """
+        """Write the index to a folder, atomically, with the fingerprints of tokenizer and corpus."""
 
     @classmethod
     @abstractmethod
@@ -98,10 +94,7 @@ class KeyIndex(ABC):
         corpus: str | None = None,
         verify: bool | None = None,
     ) -> Self:
-        """Open an index that :meth:`save` wrote, memory-mapped; a fingerprint that is None accepts any.
-
-        ``verify``: compare checksums; see :func:`grls.index.array.load_arrays`.
-        """
+        """Open an index that :meth:`save` wrote, memory-mapped; a fingerprint that is None accepts any."""
 
 
 class PrefixKeys(KeyIndex):

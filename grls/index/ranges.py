@@ -2,10 +2,10 @@
 
 Legend: P parts, S states, A allowed tokens, R rows, N passages.
 
-Rows are numbered through all parts, so a state covers one range of rows as in any index. The lowest bits of a
-state name the part that holds its prefix, and the rest is the state within that part. A prefix at a cut is
-held by several parts: there are at most as many such *shared* prefixes for each cut as its rows share tokens,
-so their tokens, children and ranges are computed once, at the beginning.
+Rows are numbered through all parts. The lowest bits of a state name the part that holds its prefix, and
+the rest is the state within that part. A prefix at a cut is held by several parts: there are at most as
+many such *shared* prefixes for each cut as its rows share tokens, so their tokens, children and ranges
+are computed at the beginning.
 """
 
 from __future__ import annotations
@@ -52,20 +52,13 @@ _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
 
 class RangePart(NamedTuple):
-    """A part of an index.
-
-    Attributes:
-        segment: Its rows as an index, whose passages are numbered from 0.
-        numbers: The number in the whole index of each of its passages, ascending.
-    """
+    """A part of an index; ``numbers`` are those of its passages in the whole index, ascending."""
 
     segment: Segment
     numbers: Array
 
 
 class Facts(NamedTuple):
-    """The size of a part, as in :class:`SortedRows`, and its state of the empty prefix."""
-
     rows: int
     passages: int
     longest: int
@@ -89,8 +82,6 @@ class IndexParts(ABC):
 
 
 class PartsHere(IndexParts):
-    """Parts in this process."""
-
     def __init__(self, parts: Sequence[RangePart]):
         self._parts = parts
         self.facts = [facts_of(part) for part in parts]
@@ -100,13 +91,11 @@ class PartsHere(IndexParts):
 
 
 def facts_of(part: RangePart) -> Facts:
-    """The size of a part."""
     rows = part.segment.rows
     return Facts(len(rows), len(rows.members), rows.longest, rows.end, rows.form, part.segment.start())
 
 
 def answer(part: RangePart, question: str, arrays: Arrays) -> list[Array]:
-    """The answer of a part to a question with its arrays; rows and states are those of the part."""
     segment, rows = part.segment, part.segment.rows
     match question:
         case "allowed":  # tokens, states and offsets, and the spans of these states
@@ -198,13 +187,11 @@ class RangedRows(SortedRows):
         return np.minimum(part, len(self.parts.facts) - 1)
 
     def _ask(self, question: str, arrays: Mapping[int, Array]) -> dict[int, Array]:
-        """Ask a question of one array whose answer is one array."""
         replies = self.parts.ask(question, {part: [array] for part, array in arrays.items()})
         return {part: reply[0] for part, reply in replies.items()}
 
 
 def _by_part(part: Ints) -> dict[int, Ints]:
-    """Part -> the positions at which its number occurs."""
     return {p: np.flatnonzero(part == p) for p in np.unique(part).tolist()}
 
 
@@ -218,11 +205,7 @@ class _Shared(NamedTuple):
 
 
 class RangedIndex(ConstraintIndex):
-    """The index of all parts.
-
-    Args:
-        parts: The parts, in the order of their rows; numbers of passages are those in the whole index.
-    """
+    """The index of all parts, in the order of their rows."""
 
     rows: RangedRows
 
@@ -313,10 +296,8 @@ names the whole and its number, so that it is not taken for a whole index."""
 class PrefixRanges(NamedTuple):
     """How an index is cut.
 
-    Attributes:
-        parts: Number of parts.
-        processes: Whether a process for each part is started whenever the index is opened.
-        ray: Address of a Ray cluster on whose machines the parts are opened instead; None: on this machine.
+    ``processes``: a process for each part is started when the index is opened. ``ray``: address of a
+    cluster on whose machines the parts are opened instead.
     """
 
     parts: int
@@ -325,7 +306,6 @@ class PrefixRanges(NamedTuple):
 
 
 def part_of(index: ArrayIndex, low: int, high: int) -> RangePart:
-    """The rows ``low:high`` of an index."""
     rows = index.rows
     offsets: Ints = rows.offsets[np.arange(low, high + 1)]
     firsts = rows.members_before(np.arange(low, high + 1))
@@ -355,10 +335,7 @@ def cuts_of(index: ArrayIndex, parts: int) -> Ints:
 def write_ranges(
     index: ConstraintIndex, folder: Path, ranges: PrefixRanges, tokenizer: str, corpus: str
 ) -> None:
-    """Cut an index into parts and write them into an existing folder, to which the caller gives its name.
-
-    ``tokenizer`` and ``corpus`` are the fingerprints of its codec and corpus.
-    """
+    """Cut an index into parts and write them into a folder, with the fingerprints of codec and corpus."""
     if not isinstance(index, ArrayIndex):
         raise ConfigError(
             "only an index of the backend 'array' in one segment is cut into ranges; got a "
@@ -430,17 +407,12 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 class PartFiles(NamedTuple):
-    """A part on disk, checked: its folder, and the file of its numbers."""
-
     folder: Path
     numbers: Path
 
 
 class PartsElsewhere(IndexParts):
-    """Parts in processes of this machine, one a part, which answer over a pipe.
-
-    A part process ends with the process that started it, because its pipe closes.
-    """
+    """Parts in processes of this machine, one a part, which answer over a pipe and end when it closes."""
 
     def __init__(self, files: Sequence[PartFiles]):
         self._lock = Lock()
@@ -466,7 +438,6 @@ class PartsElsewhere(IndexParts):
             return {part: self._receive(part)[1] for part in arrays}
 
     def close(self) -> None:
-        """End the processes."""
         for pipe in self._pipes:
             pipe.close()
         for process in self._processes:
@@ -486,8 +457,6 @@ class PartsElsewhere(IndexParts):
 
 
 class ServedPart:
-    """A part, by its checked files (:class:`PartFiles`), that answers messages in another process."""
-
     def __init__(self, folder: str, numbers: str):
         try:
             self._part = RangePart(load_index(folder, verify=False), map_array(Path(numbers)))
@@ -500,7 +469,6 @@ class ServedPart:
         return self._facts
 
     def answer(self, message: bytes) -> bytes:
-        """The answer to a question."""
         head, arrays = unpacked(message)
         try:
             return packed({}, answer(self._part, head["question"], arrays))
@@ -509,7 +477,7 @@ class ServedPart:
 
 
 def serve_part(pipe: Connection, folder: str, numbers: str) -> None:
-    """Open a part and answer until the pipe closes; this is what a part process runs."""
+    """What a part process runs: open the part and answer until the pipe closes."""
     part = ServedPart(folder, numbers)
     pipe.send_bytes(part.facts())
     while True:
@@ -527,7 +495,6 @@ def packed(head: dict[str, Any], arrays: Arrays) -> bytes:
 
 
 def unpacked(message: bytes) -> tuple[dict[str, Any], list[Array]]:
-    """The head and the arrays of a message; its error is raised (IndexFormatError)."""
     line, _, body = message.partition(b"\n")
     head = json.loads(line)
     if "error" in head:
@@ -540,7 +507,7 @@ def unpacked(message: bytes) -> tuple[dict[str, Any], list[Array]]:
 
 
 class PartsOnRay(IndexParts):
-    """Parts in actors of a Ray cluster, spread over its machines, one a part; all machines see the files."""
+    """Parts in actors of a Ray cluster, one a part; all machines see the files."""
 
     def __init__(self, files: Sequence[PartFiles], address: str):
         self._stack = ExitStack()
@@ -568,7 +535,6 @@ class PartsOnRay(IndexParts):
         return {part: self._received(part, reply)[1] for part, reply in replies.items()}
 
     def close(self) -> None:
-        """End the actors, and the cluster if it was started for them."""
         import ray
 
         for actor in self._actors:

@@ -1,10 +1,7 @@
 """The token sequences of a corpus, distinct and in lexicographic order.
 
 Legend: N passages, R distinct rows (R <= N; passages with equal tokens share a row), T tokens of all rows
-together. Every sequence ends in the end token, which occurs nowhere else. So no sequence is a prefix of
-another one, and a passage that is a prefix of another passage has a separate row.
-
-The module does not know texts: it sorts integers.
+together. Every sequence ends in the end token, which occurs nowhere else, so none is a prefix of another.
 """
 
 from __future__ import annotations
@@ -51,7 +48,7 @@ class SortedRows(ABC):
 
     @abstractmethod
     def row(self, r: int) -> Ints:
-        """The stored tokens of row r (form ``whole``: all tokens, including the end token), ``[length]``."""
+        """The stored tokens of row r (form ``whole``: all tokens with the end token), ``[length]``."""
 
     @abstractmethod
     def tokens_at(self, rows: Ints, positions: Ints) -> Ints:
@@ -85,14 +82,10 @@ class SortedRows(ABC):
 
     @property
     def shared(self) -> bool:
-        """Whether any passages share a row."""
         return len(self) < len(self.row_of)
 
     def refuse_prefixes(self, work: str, decoding: bool = True) -> None:
-        """Refuse (ConfigError) ``work`` that needs whole rows if only unique prefixes are stored.
-
-        ``decoding``: the error names decoding with early stop as the alternative.
-        """
+        """Refuse ``work`` that needs whole rows if only unique prefixes are stored."""
         if self.form == "prefixes":
             instead = ", or decode renormalized scores with early stop" if decoding else ""
             raise ConfigError(
@@ -105,11 +98,11 @@ class SortedRows(ABC):
 class Offsets:
     """``[R + 1]`` the start of each row, in little more than two bytes a row.
 
-    Rows are grouped in blocks of 32: row r begins at ``blocks[r // 32] + within[r]``. If a row is so long
-    that a distance within a block could exceed 16 bits, ``within`` is empty and ``blocks`` holds the offsets.
+    Row r begins at ``blocks[r // 32] + within[r]``. If a distance within a block could exceed 16 bits,
+    ``within`` is empty and ``blocks [R + 1]`` holds the offsets.
 
     Args:
-        blocks: ``[R // 32 + 1]`` (or ``[R + 1]``) unsigned, the start of each block.
+        blocks: ``[R // 32 + 1]`` unsigned, the start of each block.
         within: ``[R + 1]`` 16-bit distances from the start of the block, or empty.
     """
 
@@ -122,7 +115,6 @@ class Offsets:
 
     @classmethod
     def pack(cls, offsets: Ints) -> Self:
-        """Offsets from an array of plain offsets, the first of which is 0."""
         kind = unsigned(int(offsets[-1]), np.uint32)
         if not packable(int(np.diff(offsets).max(initial=0))):
             return cls(offsets.astype(kind), np.empty(0, dtype=np.uint16))
@@ -133,18 +125,16 @@ class Offsets:
         return len(self.within) or len(self.blocks)
 
     def __getitem__(self, rows: Any) -> Any:
-        """The offsets of rows (an array of row numbers, or one number) as 64-bit integers."""
+        """The offsets of rows (numbers, or one number) as 64-bit integers."""
         if len(self.within):
             return self.blocks[rows >> _SHIFT].astype(np.int64) + self.within[rows].astype(np.int64)
         return self.blocks[rows].astype(np.int64)
 
     def all(self) -> Ints:
-        """All offsets as plain 64-bit integers, ``[R + 1]``."""
         return np.asarray(self[np.arange(len(self))], dtype=np.int64)
 
 
 def packable(longest: int) -> bool:
-    """Whether distances within a block fit 16 bits if no row is longer than ``longest``."""
     return longest * (_BLOCK - 1) <= np.iinfo(np.uint16).max
 
 
@@ -215,7 +205,6 @@ class Rows(SortedRows):
 
     @property
     def shared(self) -> bool:
-        """Whether passages share a row."""
         return len(self.member_offsets) > 0
 
     @cached_property
@@ -232,10 +221,10 @@ class Rows(SortedRows):
 
 
 def sort_rows(tokens: Array, offsets: Array, end: int, form: Form = "whole") -> tuple[Rows, Ints]:
-    """Sort the sequences of a corpus and drop repeated sequences.
+    """Sort the sequences of a corpus and drop repeated ones.
 
-    Tokens are compared eight bytes at a time (four 16-bit or two 32-bit tokens), and each round compares only
-    rows that are still equal. So the cost depends on the shared prefixes and not on the lengths.
+    Each round compares eight bytes (four 16-bit or two 32-bit tokens) of rows that are still equal. So
+    the cost depends on the shared prefixes and not on the lengths.
 
     Args:
         tokens: ``[T]`` the concatenated sequences of passages 0, 1, …
@@ -244,8 +233,8 @@ def sort_rows(tokens: Array, offsets: Array, end: int, form: Form = "whole") -> 
         form: What to store of each row.
 
     Returns:
-        The rows, and ``[R]`` the length of the prefix that each row shares with the row before it (0 for the
-        first).
+        The rows, and ``[R]`` the length of the prefix that each row shares with the row before it (first:
+            0).
     """
     offsets = np.asarray(offsets, dtype=np.int64)
     validate(tokens, offsets, end)
@@ -280,8 +269,8 @@ def shared_prefixes(tokens: Array, offsets: Ints) -> Ints:
 def stored_lengths(lengths: Ints, shared: Ints, following: int, form: Form) -> Ints:
     """``[R]`` the number of tokens that a form stores of consecutive rows of ``lengths [R]`` tokens.
 
-    ``prefixes``: one token more than a row shares with either neighbour. A row shares ``shared [R]`` tokens
-    with the row before it, and the last row shares ``following`` tokens with the row after it.
+    ``prefixes``: one token more than a row shares with either neighbour: ``shared [R]`` with the row
+    before it, ``following`` of the last row with the row after it.
     """
     if form == "whole" or not len(lengths):
         return lengths
@@ -290,7 +279,6 @@ def stored_lengths(lengths: Ints, shared: Ints, following: int, form: Form) -> I
 
 
 def validate(tokens: Array, offsets: Ints, end: int) -> None:
-    """Refuse sequences that :func:`sort_rows` cannot sort, with a ValueError that says why."""
     lengths = np.diff(offsets)
     if len(lengths) == 0:
         return
@@ -303,7 +291,6 @@ def validate(tokens: Array, offsets: Ints, end: int) -> None:
 
 
 def unsigned(top: int, smallest: type[np.unsignedinteger[Any]] = np.uint16) -> type[np.unsignedinteger[Any]]:
-    """The smallest unsigned type, ``smallest`` or wider, that holds ``top``."""
     kinds: list[type[np.unsignedinteger[Any]]] = [np.uint16, np.uint32, np.uint64]
     for kind in kinds[kinds.index(smallest) :]:
         if top <= np.iinfo(kind).max:
@@ -312,12 +299,11 @@ def unsigned(top: int, smallest: type[np.unsignedinteger[Any]] = np.uint16) -> t
 
 
 def narrow(tokens: Array) -> Array:
-    """``tokens`` in the smallest unsigned type that holds them."""
     return tokens.astype(unsigned(int(tokens.max(initial=0))), copy=False)
 
 
 def sort(tokens: Array, offsets: Ints) -> tuple[Ints, Ints]:
-    """Stable order of the sequences; the length of the prefix shared with the sequence before (-1: equal)."""
+    """Stable order of the sequences, and the length of the prefix shared with the one before (-1: equal)."""
     count = len(offsets) - 1
     order = np.arange(count)
     shared = np.zeros(count, dtype=np.int64)

@@ -220,7 +220,6 @@ def _misfit_of(manifest: dict[str, Any], path: Path, reason: str) -> IndexFormat
 
 
 def _refuse_incomplete(manifest: dict[str, Any], file: Path) -> None:
-    """Raise an error if the manifest lacks a key of :func:`write_index`."""
     kinds: dict[str, type] = {
         "end": int, "tokenizer": str, "corpus": str, "files": dict, "passages": int, "rows": int,
         "tokens": int, "longest": int, "form": str,

@@ -1,9 +1,8 @@
 """Counts selected passages of an index in ranges of rows, for filters.
 
-Legend: N passages, R rows, n members of a set. A state of an index stands for a range of rows. So the number
-of selected rows under a state is the difference of two ranks, and the index is never rebuilt. A small set is
-a sorted list; a large set is a bit vector with a running count for each word. The form with less memory is
-used (8 bytes a member, or a bit and a half a row).
+Legend: N passages, R rows, n members of a set. A state stands for a range of rows, so the number of
+selected rows under it is the difference of two ranks. A small set is a sorted list (8 bytes a member), a
+large one a bit vector with a running count for each word (a bit and a half a row).
 """
 
 from __future__ import annotations
@@ -40,7 +39,6 @@ class NumberSet:
         self.ranks = (np.cumsum(counts) - counts).astype(np.uint32 if limit < 1 << 32 else np.int64)
 
     def between(self, low: int, high: int) -> Ints:
-        """The members from ``low`` to below ``high``, ascending."""
         if self.sparse:
             first, last = np.searchsorted(self.list, [low, high])
             return self.list[first:last]
@@ -50,7 +48,6 @@ class NumberSet:
         return low + np.flatnonzero(marked[low - first * _WORD : high - first * _WORD])
 
     def holds(self, numbers: Ints) -> npt.NDArray[np.bool_]:
-        """Whether each of the numbers, all below the limit, is a member."""
         if self.sparse:
             return np.isin(numbers, self.list)
         bits = self.words[numbers // _WORD] >> (numbers % _WORD).astype(np.uint64)
@@ -61,7 +58,7 @@ class NumberSet:
 
 
 class SetCounter:
-    """Several sets with the same limit, counted in one call; each count names its set."""
+    """Several sets with the same limit, counted in one call."""
 
     def __init__(self, sets: Sequence[NumberSet]):
         self._stride = 1 + (sets[0].limit if sets else 0)
@@ -97,7 +94,6 @@ class SetCounter:
         return np.searchsorted(self._keys, sets * self._stride + numbers)
 
     def _in_words(self, sets: Ints, numbers: Ints) -> Ints:
-        """Members below each number."""
         word = self._first_word[sets] + numbers // _WORD
         below = (np.uint64(1) << (numbers % _WORD).astype(np.uint64)) - np.uint64(1)
         ranks: Ints = self._ranks[word].astype(np.int64) + np.bitwise_count(self._words[word] & below)
@@ -105,14 +101,10 @@ class SetCounter:
 
 
 class Subset:
-    """Selected passages of an index.
+    """Passages ``[n]`` of an index, selected by number.
 
-    Passages with equal tokens share a row. A row belongs to the subset if any of its passages does; its other
-    passages are still no members.
-
-    Args:
-        rows: The rows of the index.
-        passages: ``[n]`` numbers of passages, in any order.
+    Passages with equal tokens share a row. A row belongs to the subset if any of its passages does; its
+    other passages are still no members.
     """
 
     def __init__(self, rows: SortedRows, passages: Ints):
@@ -128,17 +120,15 @@ class Subset:
         self.size = len(members)
 
     def belongs(self, rows: SortedRows) -> bool:
-        """Whether the subset was made for these rows."""
         return self._index is rows
 
     def holds(self, passages: Ints) -> npt.NDArray[np.bool_]:
-        """Whether each of the passages, by number, belongs to the subset."""
         if self._members is not None:
             return self._members.holds(passages)
         return self.rows.holds(np.asarray(self._index.row_of)[passages].astype(np.int64))
 
     def each_in(self, low: int, high: int) -> Iterator[int]:
-        """Yield the numbers of the passages of the subset in the rows ``low:high``, in row order."""
+        """The passages of the subset in the rows ``low:high``, by number, in row order."""
         for row in self.rows.between(low, high).tolist():
             for passage in map(int, self._index.members_in(row, row + 1)):
                 if self._members is None or passage in self._members:

@@ -1,16 +1,16 @@
 """A suffix array over the keys of a corpus: which tokens may follow any span of a key.
 
-Legend: T tokens of all keys (a separator after each), U distinct tokens, N keys, S states, A allowed tokens.
+Legend: T tokens of all keys (a separator after each), U distinct tokens, N keys, S states, A allowed
+tokens.
 
-In :mod:`grls.index.array` a sequence begins at its beginning; here a span may begin anywhere. "From RAG to
-RICHES" (arXiv 2407.00361) constrains the quoted parts of an answer in this way. The suffixes of all keys are
-sorted once (by divsufsort, in linear time). The suffixes that begin with a span are adjacent, so a state is
-this interval and the length of the span. A further token narrows the interval, and the whole range is never
-searched again. The separator sorts before all tokens. So the first suffix of an interval shows whether the
-span reaches the end of a key, and no span crosses keys.
+In :mod:`grls.index.array` a sequence begins at its beginning; here a span may begin anywhere, as in the
+quotes of "From RAG to RICHES" (arXiv 2407.00361). The suffixes of all keys are sorted once (by
+divsufsort, in linear time). The suffixes that begin with a span are adjacent, so a state is this interval
+and the length of the span; a further token narrows it. The separator sorts before all tokens. So the
+first suffix of an interval shows whether the span reaches the end of a key, and no span crosses keys.
 
-The next tokens are read from the interval. Of a large interval only every 64th suffix is read, and the block
-between two of them if they differ. Results for large intervals are cached, as they belong to frequent spans.
+The next tokens are read from the interval: of a large one every 64th suffix, and the block between two of
+them if they differ. Results for large intervals are cached.
 """
 
 from __future__ import annotations
@@ -66,12 +66,9 @@ class SubstringIndex(KeyIndex):
 
     @classmethod
     def build(cls, keys: Iterable[Array]) -> Self:
-        """Sort the suffixes of N keys.
+        """Sort the suffixes of N keys of at least one token, without an end token.
 
         Memory while sorting: 12 bytes a token with at most 65,535 distinct tokens, 24 bytes otherwise.
-
-        Args:
-            keys: The tokens of each key, at least one, without an end token.
         """
         rows = [np.asarray(key, dtype=np.int64) for key in keys]
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
@@ -143,7 +140,6 @@ class SubstringIndex(KeyIndex):
         return self._vocabulary[ranks - 1]
 
     def arrays(self) -> dict[str, Array]:
-        """File name -> array, of all stored arrays."""
         return {name: getattr(self, f"_{name}") for name in _ARRAYS}
 
     def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:
@@ -175,7 +171,7 @@ class SubstringIndex(KeyIndex):
         return cls(**load_arrays(path, {name: files[name] for name in _ARRAYS}, verify))
 
     def _small(self, states: States) -> list[tuple[Ints, Ints]]:
-        """Ranks and bounds of the tokens that follow each small interval; empty for large intervals."""
+        """Ranks and bounds of the tokens that follow each small interval; empty for large ones."""
         low, high, depth = states.T
         size = np.where(high - low < _LARGE, high - low, 0)
         ends = np.cumsum(size)
@@ -190,7 +186,6 @@ class SubstringIndex(KeyIndex):
         return [(rank[a:b], np.append(first[a:b], high[s])) for s, (a, b) in enumerate(pairwise(bounds))]
 
     def _large(self, low: int, high: int, depth: int) -> tuple[Ints, Ints]:
-        """Ranks and bounds of the tokens that follow a large interval."""
         key = (low, high, depth)
         known = self._answers.get(key)
         if known is not None:

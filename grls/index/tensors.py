@@ -2,10 +2,9 @@
 
 Legend: S slots, K beams a slot, C candidates of a slot at most, M branching nodes, E edges, R rows.
 
-The arrays and nodes are those of :class:`grls.index.array.ArrayIndex`. All beams of a slot have the same
-number of tokens, so a state is just a node. Only the device knows how many candidates a slot has. The host
-does not wait for this number: it allocates the maximum for K different prefixes of this length, which follows
-from the index.
+Arrays and nodes are those of :class:`grls.index.array.ArrayIndex`. All beams of a slot have as many
+tokens, so a state is just a node. Only the device knows how many candidates a slot has. The host does not
+wait for this number: it allocates the maximum for K different prefixes of this length.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Children(NamedTuple):
 
 
 class _Column:
-    """An array of integers on a device, stored in as few bytes as on the host, read as 64-bit integers."""
+    """Integers on a device, stored in as few bytes as on the host, read as 64-bit integers."""
 
     def __init__(self, array: Array, device: torch.device):
         size = array.dtype.itemsize
@@ -49,7 +48,6 @@ class _Column:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the values."""
         return self._values.nbytes
 
     def __getitem__(self, positions: Tensor | slice) -> Tensor:
@@ -58,8 +56,6 @@ class _Column:
 
 
 class TensorIndex:
-    """A copy of an index on a device."""
-
     def __init__(self, index: ArrayIndex, device: torch.device):
         self.device = device
         arrays = index.arrays()
@@ -81,7 +77,6 @@ class TensorIndex:
 
     @property
     def bytes(self) -> int:
-        """Bytes on the device."""
         return sum(part.bytes for part in vars(self).values() if isinstance(part, _Column))
 
     def most(self, beams: int, written: int) -> int:
@@ -92,13 +87,9 @@ class TensorIndex:
         return int(widest[written]) if written < len(widest) else beams
 
     def children(self, nodes: Tensor, written: Tensor, alive: Tensor, width: int) -> Children:
-        """The candidates that may follow each beam.
+        """The candidates that may follow each beam, of nodes ``[S, K]`` and ``written [S]`` tokens.
 
-        Args:
-            nodes: ``[S, K]``.
-            written: ``[S]`` tokens written so far.
-            alive: ``[S, K]``; False for beams without a candidate.
-            width: C; at least :meth:`most`.
+        ``alive [S, K]`` is false for beams without a candidate. ``width`` is C, at least :meth:`most`.
         """
         leaf = nodes < 0
         inner = nodes.clamp(min=0)
@@ -137,7 +128,6 @@ class TensorIndex:
 
     @property
     def places(self) -> int:
-        """M + R, the number of nodes, leaves included."""
         return len(self._depths) + self._rows
 
     def place(self, nodes: Tensor) -> Tensor:
@@ -173,8 +163,7 @@ class TensorIndex:
 def _widest(depths: Array, first_edges: Array, beams: int) -> Ints:
     """The most candidates of ``beams`` different prefixes of each length, ``[deepest + 1]``.
 
-    A prefix that ends at a branching node has one candidate for each edge; any other prefix has one
-    candidate.
+    A prefix at a branching node has a candidate for each edge, any other prefix one.
     """
     depth = depths.astype(np.int64)
     extra = np.diff(first_edges.astype(np.int64)) - 1

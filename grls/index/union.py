@@ -1,14 +1,13 @@
 """Two segments as one index: passages that were added later are in a second, small segment.
 
-Legend: N0 passages of the base (including DONE, the last) and R0 rows; M added passages and A rows; S states.
+Legend: N0 passages of the base (including DONE, the last) and R0 rows; M added passages and A rows; S
+states.
 
-Rows are numbered in the merged order, so a state of the union covers one range of rows as in any index. Where
-the added rows lie among the base rows is computed once: all added rows walk through the base together, one
-token at a time. The lowest two bits of a state say which segments hold its prefix: only the base, only
-the added segment, or both. A state of both is the state of the added segment; a sorted list, filled by the
-walk, gives the state of the base.
-
-Passages have the order of a corpus to which the added passages were appended: base, added, DONE.
+Rows are numbered in the merged order. Where the added rows lie among the base rows is computed once: they
+walk through the base together, one token at a time. The lowest two bits of a state say which segments
+hold its prefix. A state of both is that of the added segment; a sorted list, filled by the walk, gives
+the state of the base. Passages are numbered as in a corpus to which the added ones were appended: base,
+added, DONE.
 """
 
 from __future__ import annotations
@@ -27,11 +26,8 @@ _TOKEN_BITS = 32
 class UnionRows(SortedRows):
     """The rows of two segments in the merged order.
 
-    Args:
-        base: R0 rows.
-        added: A rows.
-        before: ``[A]`` base rows before each added row.
-        new: ``[A]`` bool; whether no base row equals the added row.
+    ``before [A]``: base rows before each added row. ``new [A]``: whether no base row equals the added
+    row.
     """
 
     def __init__(self, base: SortedRows, added: SortedRows, before: Ints, new: Array):
@@ -54,7 +50,6 @@ class UnionRows(SortedRows):
         return rows - self.new_before[added], added
 
     def merged(self, base_rows: Ints) -> Ints:
-        """The numbers of base rows in the merged order."""
         return base_rows + np.searchsorted(self.before_new, base_rows, side="right")
 
     def _is_new(self, rows: Ints) -> tuple[Array, Ints, Ints]:
@@ -101,7 +96,6 @@ class UnionRows(SortedRows):
 
     @cached_property
     def row_of(self) -> Array:
-        """``[N]`` row of each passage, made at first use."""
         base = self.merged(self.base.row_of.astype(np.int64))
         return np.concatenate((base[:-1], self.rows_of_added[self.added.row_of], base[-1:]))
 
@@ -109,9 +103,7 @@ class UnionRows(SortedRows):
 class UnionIndex(ConstraintIndex):
     """The tokens that may follow a prefix in either of two segments.
 
-    Args:
-        base: A segment whose last passage is DONE.
-        added: A segment of at least one passage, without DONE.
+    The last passage of ``base`` is DONE; ``added`` has at least one passage, and no DONE.
     """
 
     rows: UnionRows
@@ -179,9 +171,9 @@ class UnionIndex(ConstraintIndex):
 def _walk(base: Segment, added: Segment) -> tuple[tuple[Ints, Ints], Ints, Array]:
     """Walk all added rows through the base together, one token at a time.
 
-    Returns:
-        The prefixes that both segments hold, as states of the added segment (ascending) and of the base; how
-        many base rows come before each added row, ``[A]``; and which added rows equal no base row, ``[A]``.
+    Returns the prefixes that both segments hold, as states of the added segment (ascending) and of the
+    base; how many base rows come before each added row, ``[A]``; and which added rows equal no base row,
+    ``[A]``.
     """
     before = np.zeros(len(added.rows), dtype=np.int64)
     new = np.ones(len(added.rows), dtype=bool)
@@ -215,11 +207,11 @@ def _walk(base: Segment, added: Segment) -> tuple[tuple[Ints, Ints], Ints, Array
 
 
 def merge(index: ConstraintIndex, keep: Array) -> Segment:
-    """One segment with selected passages of an index, equal to a segment that is built from scratch.
+    """One segment with the passages that ``keep [N]`` marks, equal to one that is built from scratch.
 
-    Nothing is sorted again: the merge copies rows and compares neighbours, in memory, all tokens included. In
-    the form ``prefixes``, tokens may take fewer bytes than from scratch, since the rest of a passage is
-    missing and may hold larger token ids. ``keep [N]`` (bool): the passages to keep, renumbered in order.
+    Nothing is sorted again: the merge copies rows and compares neighbours, in memory. In the form
+    ``prefixes``, tokens may take fewer bytes than from scratch, since the unstored rest may hold larger token
+    ids.
     """
     backend: type[Segment]
     starts: Ints  # [R] the start of each row in the concatenated tokens of the segments

@@ -1,12 +1,8 @@
 """How a command ends (exit codes, the line of an error, signals), and what it needs and silences before that.
 
-- An error of grls, an extra that is not installed, too little memory, or a file that cannot be written: one
-  line and exit code 1; arguments that cannot be read: exit code 2.
-- Ctrl-C: one line and exit code 130. SIGTERM and SIGHUP: one line and the shell's code for the signal.
-- Standard output that nobody reads any more (``| head``): exit code 141, as after SIGPIPE.
-- Any other error is a bug, and its whole traceback is shown.
-
-The module does not know what the command does.
+An error of grls, a missing extra, too little memory or a file that cannot be written: one line and exit
+code 1; wrong arguments: 2. Ctrl-C: 130; SIGTERM and SIGHUP: the shell's code. Output that
+nobody reads (``| head``): 141. Any other error is a bug, and its whole traceback is shown.
 """
 
 from __future__ import annotations
@@ -37,7 +33,7 @@ SIGNALS = ("SIGTERM", "SIGHUP")
 
 
 def unless_unread(run: Callable[[], int]) -> int:
-    """The exit code of a command whose errors are worded for a shell; 141 if nobody reads its output."""
+    """The exit code of a command; 141 if nobody reads its output."""
     if sys.platform == "win32":  # else what goes to a file or a pipe is in the code page of the machine
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
@@ -56,8 +52,8 @@ def unless_unread(run: Callable[[], int]) -> int:
 def reported(run: Callable[[], object], saving: Callable[[], str], signals: Sequence[str] = SIGNALS) -> int:
     """Run a command and report in one line what ended it; returns the exit code.
 
-    ``saving`` returns a sentence on how to save memory, if that has run out. ``signals`` end the command
-    cleanly; one that is ignored (``nohup``) or has a handler already is left alone.
+    ``saving`` returns a sentence on how to save memory. A signal that is ignored (``nohup``) or has a
+    handler is left alone.
     """
     if logging.lastResort is not None:  # the handler of warnings when logging is not configured
         logging.lastResort.setFormatter(Visible())
@@ -137,7 +133,7 @@ _ALLOCATED = re.compile(r"to allocate ([\d.,]+ ?\w+)")
 
 
 def _unread() -> bool:
-    """Flush standard output; whether its reader has gone. If so, all further output is discarded."""
+    """Flush standard output. If its reader has gone, returns true, and further output is discarded."""
     if sys.stdout is None:
         return False
     try:
@@ -164,10 +160,10 @@ _contexts: list[Callable[[], None]] = []
 
 
 def quiet() -> None:
-    """Silence notes of other libraries that are not for users; warnings and errors that matter stay.
+    """Silence notes of other libraries that are not for users; warnings that matter stay.
 
-    transformers takes half a second to import, and a search by BM25 needs none of it. So a process that has
-    not imported it finds the settings in the environment.
+    Importing transformers takes half a second. So a process without it finds the settings in the
+    environment.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if "transformers" in sys.modules:
@@ -199,10 +195,9 @@ def quiet() -> None:
 
 @contextmanager
 def without_weight_bars() -> Iterator[None]:
-    """A context in which transformers draws no progress bar while it reads or writes weights.
+    """A context in which transformers draws no progress bar for weights (downloads keep theirs).
 
-    Bars of downloads stay as they are. Contexts may overlap, also those of several threads: the bars return
-    when the last one ends.
+    Contexts of several threads may overlap: the bars return when the last one ends.
     """
     with _lock:
         _contexts.append(_contexts[0] if _contexts else _hide_bars())
@@ -216,7 +211,6 @@ def without_weight_bars() -> Iterator[None]:
 
 
 def _hide_bars() -> Callable[[], None]:
-    """Hide the bars; the returned function shows them again."""
     from huggingface_hub.utils.tqdm import (
         are_progress_bars_disabled,
         disable_progress_bars,
@@ -246,7 +240,6 @@ def _hide_bars() -> Callable[[], None]:
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """A context in which warnings of grls are not printed, since their objects are thrown away."""
     log = logging.getLogger("grls")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -276,14 +269,12 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 
 
 def require(extra: str, feature: str) -> None:
-    """Refuse to begin without the packages of an extra; ``feature`` needs them."""
     if packages := _lacking(extra):
         raise ConfigError(_remedy(extra, feature, packages, "not installed"))
 
 
 @contextmanager
 def needing(extra: str, feature: str) -> Iterator[None]:
-    """A block of imports that need an extra for a feature."""
     try:
         yield
     except ImportError as error:
@@ -293,14 +284,13 @@ def needing(extra: str, feature: str) -> Iterator[None]:
 
 
 def missing(error: ImportError) -> str | None:
-    """The error line for an import that failed because an extra is not installed; None for others."""
+    """The error line if an import failed because an extra is not installed, else None."""
     package = (error.name or "").partition(".")[0]
     extra = next((extra for extra in EXTRAS if package in _lacking(extra)), None)
     return None if extra is None else _remedy(extra, "this", [package], "not installed")
 
 
 def lacking_extras() -> list[str]:
-    """The extras that are not installed, or not as a whole."""
     return [extra for extra in EXTRAS if _lacking(extra)]
 
 

@@ -1,8 +1,8 @@
 """Atomic writing: a file name holds the whole content, or the file does not exist.
 
-Content is written under a temporary name beside its destination and renamed at the end. If the destination
-is a symbolic link, its target is written. Below are the seconds of the parts of a search, the files that are
-mapped into memory, and the locks of objects that serve one thread at a time.
+Content is written under a temporary name in the same folder and renamed at the end; of a symbolic link the
+target is written. Below: seconds of the parts of a search, files mapped into memory, locks of shared
+objects.
 """
 
 from __future__ import annotations
@@ -54,17 +54,14 @@ _WRAPPED = ("(os error ", "inline_container", "PytorchStreamWriter", "iostream e
 
 
 def is_write_failure(error: BaseException) -> bool:
-    """Whether a full disk or a missing permission caused an error, also if a library wraps it.
-
-    safetensors and tokenizers (written in Rust) and torch's writer raise other classes than OSError.
-    """
+    """Whether a full disk or a missing permission caused an error, also if a library wraps it."""
     if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
         return True
     return any(sign in str(error) for sign in _WRAPPED)
 
 
 def without_ending(output: str, endings: Iterable[str]) -> str:
-    """The name that ``output`` begins, where it was given with an ending that is added to it."""
+    """``output`` without an ending that will be added to it."""
     ending = next((end for end in endings if output.endswith(end) and Path(output).name != end), "")
     return output.removesuffix(ending)
 
@@ -72,7 +69,7 @@ def without_ending(output: str, endings: Iterable[str]) -> str:
 def refuse_unwritable(path: str | Path, folder: bool = False) -> None:
     """Refuse a destination that cannot be written, before hours of work are lost on it.
 
-    ``path`` may be the common prefix of several file names; or a ``folder``, whose name may end in a slash.
+    ``path`` may be the common beginning of several file names.
     """
     name = Path(path).name
     if not folder and (str(path).endswith(("/", os.sep)) or name in ("", "..")):
@@ -108,13 +105,11 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
 
 
 def refuse_unusable(path: str | Path, marker: str) -> None:
-    """Refuse the folder of an output before hours of work are lost on it: all that the two checks refuse."""
     refuse_foreign(path, marker)
     refuse_unwritable(path, folder=True)
 
 
 def refuse_foreign(path: str | Path, marker: str) -> None:
-    """Refuse to replace a folder that is not empty and does not hold the file ``marker``."""
     folder = _through(Path(path).absolute())
     clean(folder)
     try:
@@ -140,14 +135,13 @@ def refuse_foreign(path: str | Path, marker: str) -> None:
 
 
 def _through(path: str | Path) -> Path:
-    """The target of a symbolic link, so that the target is written; any other path as it is."""
     target = Path(path)
     return Path(os.path.realpath(target)) if os.path.islink(target) else target  # noqa: PTH114  no error if the name is too long
 
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path`` for a library to write; it replaces ``path`` at the end."""
+    """Yield a temporary path for a library to write; it replaces ``path`` at the end."""
     final = _through(path)
     with _written(final) as folder:
         yield folder / final.name
@@ -156,7 +150,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def _written(final: Path) -> Iterator[Path]:
-    """A temporary folder beside ``final``; an error of the system while it is written names ``final``."""
+    """A temporary folder; an error of the system while it is written names ``final``."""
     try:
         with temporary(final) as folder:
             yield folder
@@ -177,7 +171,6 @@ def _write_error(path: Path, error: Exception) -> WriteError:
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Write ``value`` as indented JSON, atomically."""
     with atomic_file(path) as stream:
         json.dump(value, stream, indent=2, ensure_ascii=False)
         stream.write("\n")
@@ -188,7 +181,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file, with or without a byte order mark; all line ends become line feeds."""
+    """The text of a UTF-8 file, without its byte order mark; all line ends become line feeds."""
     try:
         return Path(path).read_text(encoding="utf-8-sig")
     except (FileNotFoundError, IsADirectoryError):
@@ -198,10 +191,9 @@ def read_text(path: str | Path) -> str:
 
 
 def text_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number, text without the line end) of a UTF-8 file, with or without a byte order mark.
+    """Yield (line number, line) of a UTF-8 file.
 
-    A line ends with a line feed, or with a carriage return and a line feed. Other line ends of Unicode may be
-    part of an id.
+    Lines end with LF or CRLF only: other line ends of Unicode may be part of an id.
     """
     with Path(path).open("rb") as stream:
         for number, raw in enumerate(stream, 1):
@@ -215,9 +207,8 @@ def text_lines(path: str | Path) -> Iterator[tuple[int, str]]:
 def named_lines(path: str | Path, expected: str) -> list[tuple[int, str]]:
     """The lines of a file that names passages, with their numbers. All such files are read here.
 
-    A name is the whole line, white space at its edges included. Blank lines are skipped. Lines end as in
-    :func:`text_lines`. A carriage return elsewhere is refused: it may be an old Mac line end. ``expected``
-    says what the lines are, for the error text.
+    A name is the whole line, with white space at its edges. Blank lines are skipped. A lone carriage return
+    is refused: it may be an old Mac line end. ``expected`` goes into the error.
     """
     if not Path(path).is_file():
         raise DataError(f"no such file; expected {expected}.", path)
@@ -235,7 +226,6 @@ def named_lines(path: str | Path, expected: str) -> list[tuple[int, str]]:
 
 
 def read_json(path: str | Path) -> Any:
-    """Read a JSON file."""
     if Path(path).exists() and not Path(path).is_file():
         kind = "a folder" if Path(path).is_dir() else "a pipe or a device"
         raise DataError(f"expected a file of JSON, and this is {kind}: copy the file from its source.", path)
@@ -248,13 +238,12 @@ def read_json(path: str | Path) -> Any:
 
 
 def sha256(path: str | Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal digits."""
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def other_format(version: Any, known: int) -> str:
-    """The error text for a folder whose format is not the format that this version reads."""
+    """The error text for a folder of another format."""
     if isinstance(version, int) and version < known:
         return f"format {version}: it was made by a version before 0.2; build it again with `grls index`."
     remedy = "install a newer grls, or build it again with `grls index`"
@@ -262,10 +251,7 @@ def other_format(version: Any, known: int) -> str:
 
 
 def read_count(value: Any, name: str, content: str, example: int, file: Path) -> int | None:
-    """A count above 0 that a JSON file holds as ``{name: count}``; None if the file holds null.
-
-    The error text names the counted content, and an example of a count.
-    """
+    """A count above 0 that a JSON file holds as ``{name: count}``; None if the file holds null."""
     if value is None:
         return None
     count = value.get(name) if isinstance(value, dict) else None
@@ -283,7 +269,6 @@ else:
 
 
 def lock(descriptor: int) -> None:
-    """Lock an open file or folder until it is closed or the process ends; does nothing without locks."""
     if HAS_LOCKS:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -319,10 +304,7 @@ _RENAME_EXCHANGE, _AT_FDCWD = 2, -100
 
 @contextmanager
 def temporary(path: str | Path) -> Iterator[Path]:
-    """Yield a new empty folder beside ``path``; it is removed when the block ends, also after an error.
-
-    A process that is forked within the block does not remove it.
-    """
+    """Yield a new empty folder beside ``path``; it is removed when the block ends, but not by a fork."""
     final = _through(Path(path).absolute())
     clean(final)
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -342,12 +324,11 @@ def temporary(path: str | Path) -> Iterator[Path]:
 
 
 def is_temporary(path: str | Path) -> bool:
-    """Whether a path leads through a temporary folder, which has no name that a user knows."""
     return any(_OURS.search(part) for part in Path(path).parts if part.endswith(".tmp"))
 
 
 def clean(final: Path) -> None:
-    """Remove the folders of dead writers of ``final``; content that they moved is put back first."""
+    """Remove the folders of dead writers of ``final``; content that they moved away is put back first."""
     begin = f".{_stem(final)}."
     try:
         folders = [entry for entry in final.parent.iterdir() if entry.name.startswith(begin)]
@@ -371,10 +352,10 @@ def clean(final: Path) -> None:
 
 
 def put(new: Path, final: Path, work: Path) -> None:
-    """Rename a folder to its final name; an earlier folder of this name is left in ``work``, to be removed.
+    """Rename a folder to its final name; an earlier folder of this name is left in ``work``.
 
-    Both names are exchanged in one step if the system can. Otherwise the old folder is moved away first. A
-    failure moves it back; after a kill :func:`clean` does.
+    Both names are exchanged in one step if the system can. Otherwise the old folder is moved away first;
+    after a failure it is moved back, after a kill :func:`clean` does that.
     """
     if not final.exists():
         new.rename(final)
@@ -406,10 +387,7 @@ def _stem(final: Path) -> str:
 
 @cache
 def _machine() -> str:
-    """Four hexadecimal digits for the name of this machine, and four for the id of its last boot.
-
-    Where the system does not know that id (no ``/proc``), the name stands for it.
-    """
+    """Four hexadecimal digits for the name of this machine, and four for its last boot, if known."""
     name = boot = socket.gethostname()
     with contextlib.suppress(OSError):
         boot = Path(_BOOT).read_text(encoding="ascii")
@@ -419,8 +397,8 @@ def _machine() -> str:
 def _is_dead(folder: Path, process: int) -> bool:
     """Whether the writer of a folder has died.
 
-    A young folder may not be locked yet. It counts as live if its process lives, or if its lock file does not
-    say that the lock was held (a process in another container is invisible).
+    A young folder may not be locked yet. It counts as live if its process lives, or if no lock was ever
+    held there: a process in another container is invisible.
     """
     young = True  # as of a folder that is removed meanwhile
     try:
@@ -449,21 +427,20 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 
 class PartSpent(NamedTuple):
-    """Seconds of a part, and the tokens that it read or wrote; of a constraint the allowed tokens."""
+    """Seconds of a part and its tokens: read, written, or allowed by a constraint."""
 
     seconds: float
     tokens: int
 
 
 class PartCounts:
-    """The counts of all parts of a search; several threads may add to them."""
+    """The counts of all parts of a search, for several threads."""
 
     def __init__(self) -> None:
         self._parts = dict.fromkeys(PARTS, PartSpent(0.0, 0))
         self._adding = threading.Lock()
 
     def add(self, part: Part, seconds: float, tokens: int) -> None:
-        """Add to a part."""
         with self._adding:
             old = self._parts[part]
             self._parts[part] = PartSpent(old.seconds + seconds, old.tokens + tokens)
@@ -472,7 +449,7 @@ class PartCounts:
         """Report a hop of all queries, which others may count."""
 
     def step(self) -> None:
-        """Report that a step of a long search is done; others may end the search here, by an error."""
+        """Report a step of a long search. A subclass may end the search here, by an error."""
 
     def __getitem__(self, part: Part) -> PartSpent:
         return self._parts[part]
@@ -487,10 +464,7 @@ _thread = _Local()
 
 @contextmanager
 def counting(spent: PartCounts) -> Iterator[None]:
-    """A context in which every :class:`PartTimer` block of this thread adds to these counts.
-
-    In a thread without it, such a block costs a look-up.
-    """
+    """A context in which every :class:`PartTimer` block of this thread adds to these counts."""
     before, _thread.spent = _thread.spent, spent
     try:
         yield
@@ -499,14 +473,13 @@ def counting(spent: PartCounts) -> Iterator[None]:
 
 
 def report_hop(number: int) -> None:
-    """Report to the counts of this thread that a hop of all queries is found, by its number from 1."""
+    """Report that hop ``number`` (from 1) of all queries is found."""
     if _thread.spent is not None:
         _thread.spent.hop(number)
         _thread.spent.step()
 
 
 def report_step() -> None:
-    """Report to the counts of this thread that a step of a long search is done."""
     if _thread.spent is not None:
         _thread.spent.step()
 
@@ -514,7 +487,7 @@ def report_step() -> None:
 class PartTimer:
     """A block that belongs to a part; it may set ``tokens`` when it knows them.
 
-    Blocks of the same thread must not lie in each other, or their seconds count twice.
+    Blocks of a thread must not be nested, or their seconds count twice.
     """
 
     __slots__ = ("_begun", "_part", "_spent", "tokens")
@@ -535,7 +508,7 @@ class PartTimer:
 
 
 class Stamp(NamedTuple):
-    """What tells that a file has been changed: its size, the time of its last change, and its number."""
+    """What shows that a file has changed: its size, the time of its last change, and its number."""
 
     size: int
     changed: int
@@ -543,7 +516,6 @@ class Stamp(NamedTuple):
 
 
 def stamp(file: Path) -> Stamp | None:
-    """The stamp of a file; None: it is not there."""
     try:
         found = file.stat()
     except OSError:
@@ -556,9 +528,9 @@ _mapped: ContextVar[dict[Path, Stamp | None] | None] = ContextVar("mapped", defa
 
 @contextmanager
 def noting_mapped() -> Iterator[dict[Path, Stamp | None]]:
-    """A context that notes the files that are opened and mapped into memory, with their stamps.
+    """A context that notes the files that are mapped into memory, with their stamps.
 
-    A search that reads a mapped file which has been cut since ends the process (SIGBUS).
+    Reading a mapped file that was cut since ends the process (SIGBUS).
     """
     noted: dict[Path, Stamp | None] = {}
     before = _mapped.set(noted)
@@ -569,7 +541,6 @@ def noting_mapped() -> Iterator[dict[Path, Stamp | None]]:
 
 
 def note_mapped(file: Path) -> None:
-    """Note a file that is mapped into memory; see :func:`noting_mapped`."""
     noted = _mapped.get()
     if noted is not None:
         noted[file.absolute()] = stamp(file)
@@ -582,11 +553,9 @@ _making = threading.Lock()
 def exclusive(shared: Any) -> threading.RLock:
     """The lock of a model or tokenizer, for ``with``; the same lock for the same object.
 
-    The fast search replaces the attention and the output head of a model for the time of a step. A tokenizer
-    keeps the padding, the truncation and the splitting of special tokens of its last call. So two threads
-    with one object would get each other's state. A thread may take a lock twice, and a lock blocks no other
-    object. A thread with the lock of a tokenizer takes no other lock. Functions of the user are called
-    without a lock, because they may wait for a thread that needs the object.
+    The fast search replaces attention and output head of a model for a step, and a tokenizer keeps padding
+    and truncation of its last call: two threads would get each other's state. To avoid deadlocks, a thread
+    with the lock of a tokenizer takes no other lock, and functions of the user are called without a lock.
     """
     with _making:
         if shared not in _locks:

@@ -1,9 +1,7 @@
-"""The frame and style of an HTML page that loads nothing from elsewhere.
+"""The frame and style of the HTML pages of ``grls experiment`` and ``grls explain``.
 
-The pages of ``grls experiment`` and ``grls explain`` share it: colours for light and dark, the text, and
-tables that scroll when they are wider than the window. A content security policy in the page forbids the
-browser to load anything, and to run any script but the one that the page holds. The module does not know the
-content of a page; the code that makes the content escapes it.
+A content security policy forbids the browser to load anything, and to run any script but the page's own.
+Who makes the content escapes it.
 """
 
 from __future__ import annotations
@@ -43,13 +41,13 @@ th, td { padding: 0.3rem 0.7rem; border-top: 1px solid var(--line); text-align: 
 
 
 def document(title: str, style: str, body: str, script: str = "") -> str:
-    """A whole page from a plain title, CSS rules, HTML, and a script that runs once the content is there."""
+    """A whole page; ``title`` is plain text, ``script`` runs once the content is there."""
     parts = [body, f"<script>{script}</script>"] if script else [body]
     return "".join(framed(title, style, parts, script))
 
 
 def framed(title: str, style: str, parts: Iterable[str], script: str = "") -> Iterator[str]:
-    """A page part by part, for a page that is too large for memory; ``script`` stands in one of the parts."""
+    """A page part by part, if it is too large for memory; ``script`` stands in one of the parts."""
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     if script:
         policy += f"; script-src 'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"

@@ -1,8 +1,7 @@
 """What is wrong with an option, in one line of plain English; the texts of ``--help``, safe to print.
 
-For a wrong option jsonargparse prints every type that it tried, from the outermost class to the innermost,
-with all values, below the whole usage. This module takes the path of the option and the reason from that
-text, and names the option that may be meant. It does not know the meaning of any option.
+For a wrong option jsonargparse prints every type that it tried, below the whole usage. This module takes
+the path of the option and the reason from that text, and names the option that may be meant.
 """
 
 from __future__ import annotations
@@ -59,8 +58,7 @@ _EXPECTED = re.compile(r"Expected a (.+?)(?:\. Got value: (.*))?")
 class PlainParser(ArgumentParser):
     """jsonargparse's parser, with errors of one line instead of the whole usage.
 
-    An option is written out: a beginning of its name, which argparse would take, may mean another option in
-    the next version.
+    Options are not abbreviated: the beginning of a name may mean another option in the next version.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -69,18 +67,16 @@ class PlainParser(ArgumentParser):
     def add_function_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
         """Add the parameters of a function as options.
 
-        Imports under TYPE_CHECKING take seconds, and no option needs them: jsonargparse skips them.
+        jsonargparse skips imports under TYPE_CHECKING: they take seconds, and no option needs them.
         """
         with _without_type_checking():
             return super().add_function_arguments(*args, **kwargs)
 
     def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
-        """Add the parameters of a class as options; see :meth:`add_function_arguments`."""
         with _without_type_checking():
             return super().add_class_arguments(*args, **kwargs)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        """Raise the error with its remedy."""
         if not self.exit_on_error or os.environ.get("JSONARGPARSE_DEBUG"):
             super().error(message, ex)
         line = plain_option_error(message, self)
@@ -111,12 +107,11 @@ _OTHER_NAMES = {
 
 
 def is_list(kind: object) -> bool:
-    """Whether a type, or its name, is that of a list and of nothing else, or null."""
     return re.match(r"(typing\.Optional\[)?(collections\.abc\.Sequence|list|tuple)\b", str(kind)) is not None
 
 
 def plain_option_error(message: str, parser: ArgumentParser, config: str | None = None) -> str:
-    """An error of jsonargparse in one line, with the option of the parser that may be meant.
+    """An error of jsonargparse in one line, with the option that may be meant.
 
     ``config`` begins the error of an option in a file; None: the file of ``--config``.
     """
@@ -163,12 +158,11 @@ def plain_option_error(message: str, parser: ArgumentParser, config: str | None 
 
 
 def _takes(kind: str, value: str) -> bool:
-    """Whether a type, by its name, is one of names or numbers that a value may be."""
+    """Whether a type of names or numbers takes the value."""
     return repr(value) in kind or (value.isdigit() and re.match(r"int\b|<class 'int'>", kind) is not None)
 
 
 def _no_option(wrong: str, options: list[str], written: Callable[[str], object] = Option) -> str:
-    """The error of an unknown option, with the options that may be meant; ``written`` writes an option."""
     names = [name for name in options if not name.endswith(".help")]
     last = wrong.rpartition(".")[2]
     ends = [(name, name.rpartition(".")[2]) for name in names]
@@ -184,8 +178,8 @@ def _no_option(wrong: str, options: list[str], written: Callable[[str], object] 
 def plain_error(message: str, command: str = "grls train", types: Mapping[str, str] | None = None) -> str:
     """Shorten an error of jsonargparse to the option and the reason; other messages stay as they are.
 
-    The message has a line for each type that was tried, and for each class around the option; of a list it
-    does not say the elements, so ``types`` has those of options that are lists.
+    The message has a line for each type that was tried and for each class around the option. ``types`` has
+    the types of options that are lists, which the message does not say.
     """
     if not any(mark in message for mark in _MARKS):
         return message
@@ -219,7 +213,6 @@ def plain_error(message: str, command: str = "grls train", types: Mapping[str, s
 
 
 def _plain_reason(reason: str, path: list[str], owner: str, command: str, types: Mapping[str, str]) -> str:
-    """One reason, with the whole name of the option."""
     name = ".".join(path)
     if match := _UNKNOWN.fullmatch(reason):
         bases = getattr(locate(owner), "__mro__", ())
@@ -256,7 +249,7 @@ _MARGIN = "  "
 
 
 def name_lines(texts: Mapping[str, str]) -> str:
-    """Lines of names with their texts beside them, in the width of the terminal; long texts are wrapped."""
+    """Names with their texts, aligned and wrapped for the terminal."""
     edge = max([_WIDEST_NAME, *(len(name) + 1 for name in texts)]) + len(_MARGIN) + 1
     lines = []
     for name, text in texts.items():
@@ -270,7 +263,7 @@ def _columns() -> int:
 
 
 def paragraphs(text: str, width: int | None = None, indent: str = "") -> str:
-    """A text whose paragraphs are filled one by one; a paragraph that is indented is a list, and stays."""
+    """A text with each paragraph filled; an indented paragraph is a list, and stays."""
     width = width or _columns()
     parts = [part.strip("\n") for part in re.split(r"\n\s*\n", text)]
     filled = [
@@ -286,12 +279,10 @@ class InParagraphs(DefaultHelpFormatter):
     """Formats the help of a command, without options that are rarely set (:func:`grls.io.recipes.rare`)."""
 
     def add_usage(self, usage: Any, actions: Any, *more: Any, **options: Any) -> None:
-        """The usage."""
         often = [action for action in actions if not getattr(action, "rare", False)]
         super().add_usage(usage, often, *more, **options)
 
     def add_argument(self, action: Any) -> None:
-        """An option with its help."""
         if not getattr(action, "rare", False):
             super().add_argument(action)
 
@@ -307,8 +298,8 @@ _VISIBLE = _PICTURES | {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
 def visible(text: str) -> str:
     """A text with visible signs for its control characters; line breaks and tabs stay.
 
-    Escape sequences in a passage, a query or an id could clear the screen, change its title, hide the text
-    that follows, or write to the clipboard.
+    Escape sequences in a passage, a query or an id could clear the screen, hide text, or write to the
+    clipboard.
     """
     return text.translate(_VISIBLE)
 
@@ -322,5 +313,4 @@ class Visible(logging.Formatter):
     """Formats log messages with :func:`visible`, since warnings quote foreign text."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The message, without control characters."""
         return visible(super().format(record))

@@ -1,8 +1,6 @@
-"""Progress of long loops: a bar on a terminal, else one line a minute (nohup, SLURM); numbers and nouns.
+"""Progress of long loops: a bar on a terminal, else one line a minute on standard error; numbers and nouns.
 
-Loops may be nested: one line a minute for all of them, the outer ones first. :func:`waiting` reports a long
-step that is no loop (sorting). All output goes to standard error. Within :func:`reporting` loops show
-nothing: what runs them shows its progress as a whole.
+Of nested loops all are shown in that line, the outer ones first.
 """
 
 from __future__ import annotations
@@ -38,7 +36,6 @@ _listener: ContextVar[Callable[[Progress], None] | None] = ContextVar("listener"
 
 @contextmanager
 def value_of(variable: ContextVar[T], value: T) -> Iterator[None]:
-    """A context in which a variable has a value."""
     before = variable.set(value)
     try:
         yield
@@ -47,18 +44,12 @@ def value_of(variable: ContextVar[T], value: T) -> Iterator[None]:
 
 
 def showing() -> AbstractContextManager[None]:
-    """The context of a command, in which loops show their progress by default.
-
-    Elsewhere (a call from Python, another thread) a loop shows progress only with ``shown=True``.
-    """
+    """The context of a command, in which loops show their progress by default."""
     return value_of(_showing, True)
 
 
 def reporting(listener: Callable[[Progress], None]) -> AbstractContextManager[None]:
-    """The context of a run of many steps: its loops show nothing, and report to a listener.
-
-    The listener is called with a loop of several items when it begins, and after its updates.
-    """
+    """A context whose loops show nothing and report to a listener: when they begin, and after updates."""
     return value_of(_listener, listener)
 
 
@@ -104,7 +95,6 @@ class Progress:
         self.close()
 
     def close(self) -> None:
-        """End the progress: remove the bar, or write no more lines."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
@@ -128,7 +118,6 @@ class Progress:
             write_to_stderr(f"{outer}{_open[-1].standing()}, {_open[-1].pace()}")
 
     def age(self) -> float:
-        """Seconds since the loop began."""
         return monotonic() - self._begun
 
     def standing(self) -> str:
@@ -146,21 +135,16 @@ class Progress:
         return f"{note}{rate:,.{0 if rate >= 10 else 2}f} a second{ends}"
 
     def left(self) -> float | None:
-        """Seconds to the end of the loop, from its speed so far; None: unknown."""
         rate = self._rate()
         return (self.total - self.done) / rate if self.total is not None and rate else None
 
     def _rate(self) -> float:
-        """Items a second."""
         return (self.done - self._before) / max(self.age(), 1e-9)
 
 
 @contextmanager
 def waiting(label: str, shown: bool | None = True) -> Iterator[None]:
-    """Report a long step that is no loop: on a terminal at once, elsewhere every minute.
-
-    ``shown``: see :class:`Progress`.
-    """
+    """Report a long step that is no loop: on a terminal at once, elsewhere every minute."""
     if shown is None:
         shown = _showing.get()
     if not shown or sys.stderr is None or _listener.get() is not None:
@@ -197,7 +181,6 @@ def duration(seconds: float) -> str:
 
 
 def write_to_stderr(text: str, end: str = "\n") -> None:
-    """Write to standard error and flush."""
     if sys.stderr is not None:
         print(text, end=end, file=sys.stderr, flush=True)
 
@@ -209,8 +192,7 @@ _CONSONANT_Y = re.compile(r"[^aeiou]y$")
 def counted(count: int, noun: str, several: str | None = None) -> str:
     """A number with its noun: ``1 query``, ``1,200 queries``; the last word of the noun changes.
 
-    ``several`` are the words after other numbers than 1, where more than the last word changes
-    (``counted(n, "query is", "queries are")``).
+    ``several`` replaces the whole noun: ``counted(n, "query is", "queries are")``.
     """
     return f"{count:,} {noun if count == 1 else several or plural(noun)}"
 
@@ -251,18 +233,13 @@ def free_memory() -> float | None:
 
 
 def give_back_freed() -> bool:
-    """Return all free pages of this process to the system.
-
-    Returns:
-        Whether any page was returned; False with another C library than glibc.
-    """
+    """Return all free pages of this process to the system; false if none, or without glibc."""
     if platform.libc_ver()[0] != "glibc":
         return False
     return bool(ctypes.CDLL(None).malloc_trim(0))
 
 
 def mean_load() -> float:
-    """Mean number of processes that work in the last minute; 0 where it is unknown."""
     try:
         return os.getloadavg()[0]
     except (AttributeError, OSError):
@@ -272,9 +249,8 @@ def mean_load() -> float:
 def wait_asleep_if_busy() -> None:
     """Let OpenMP's threads sleep while they wait, if more processes want to run than there are cores.
 
-    They spin otherwise, which keeps the cores from the threads that they wait for: a training beside other
-    work becomes much slower. OpenMP reads the settings once, so this has to come before a numeric
-    library is imported. Settings of the user stay as they are.
+    Threads that spin keep the cores from the threads that they wait for. OpenMP reads the settings once, so
+    call this before a numeric library is imported. The user's settings stay.
     """
     busy = mean_load() > usable_cores()
     for name, value in (_SLEEPING if busy else _SPINNING_BRIEFLY).items():
@@ -282,7 +258,6 @@ def wait_asleep_if_busy() -> None:
 
 
 def _read(file: Path) -> str:
-    """The text of a file of the kernel; empty without such a file."""
     try:
         return file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeError):

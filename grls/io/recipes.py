@@ -1,7 +1,6 @@
 """Recipes (files of ``configs/`` that ``--config`` finds by name), plugins, and names imported on first use.
 
-A wheel holds recipes inside the package (``setup.py`` puts them there); a checkout has them in its top
-folder. The module knows the folders and names of recipes, but not their content.
+A wheel holds the recipes inside the package (``setup.py`` puts them there); a checkout in its top folder.
 """
 
 from __future__ import annotations
@@ -36,18 +35,12 @@ T = TypeVar("T")
 
 
 def rare(default: T) -> T:
-    """The default of a field of options that is rarely set.
-
-    ``--help`` leaves it out, ``--help all`` explains it; recipes and the command line take it as any other.
-    """
+    """The default of an option that is rarely set: ``--help`` leaves it out, ``--help all`` explains it."""
     return field(default=default, metadata={_RARE: True})
 
 
 def rare_options(name: str, options: object, every: bool = False) -> list[str]:
-    """The dotted names of the options of a group ``name`` that are rarely set (:func:`rare`); ``every``: all.
-
-    ``options`` is the type of the group: a class of options, or None beside it; other types have no options.
-    """
+    """The dotted names of the rarely set options (``every``: of all options) of a class of options."""
     kinds = [kind for kind in (options, *get_args(options)) if is_dataclass(kind)]
     names: list[str] = []
     for kind in kinds:
@@ -60,7 +53,7 @@ def rare_options(name: str, options: object, every: bool = False) -> list[str]:
 
 
 def with_recipes(arguments: Sequence[str]) -> list[str]:
-    """The arguments after a command, with the path of a file in place of each ``--config NAME``."""
+    """The arguments with ``--config NAME`` replaced by ``--config FILE``."""
     replaced: list[str] = []
     for argument in arguments:
         option, sign, value = argument.partition("=")
@@ -75,8 +68,8 @@ def with_recipes(arguments: Sequence[str]) -> list[str]:
 def config_file(name: str) -> str:
     """The file for a value of ``--config``: a local file, or else the recipe of this name.
 
-    A recipe is named ``memorise``, ``memorise.yaml``, ``configs/memorise.yaml`` or ``default/chains``.
-    Options as YAML text and absolute paths are returned unchanged.
+    A recipe is named ``memorise``, ``memorise.yaml``, ``configs/memorise.yaml`` or ``default/chains``. YAML
+    text and absolute paths are returned unchanged.
     """
     path = Path(name)
     if not _NAME.fullmatch(name) or (path.exists() and not path.is_dir()):
@@ -116,7 +109,7 @@ def recipe_values(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _refuse_endless(options: Any) -> None:
-    """Raise ValueError where aliases of YAML make more values than any options have, or endless ones."""
+    """Raise ValueError if aliases of YAML make endless values, or too many."""
     stack, count = [options], 0
     while stack:
         value = stack.pop()
@@ -147,12 +140,11 @@ logger = logging.getLogger(__name__)
 
 
 def load_plugins() -> None:
-    """Import the modules outside the package that add kinds, index backends, measures and data sets.
+    """Import the modules that add kinds, index backends, measures and data sets.
 
-    A plugin registers its additions when it is imported. ``GRLS_PLUGINS`` names modules, with commas between
-    them. An installed package names its module in its ``pyproject.toml``, as an entry point of the group
-    ``grls.plugins``; if that cannot be imported, a warning says so, since a command may not need it. Plugins
-    are imported when the package does not know a name, so other commands do not wait for them.
+    ``GRLS_PLUGINS`` names modules, with commas between them; an installed package has an entry point of the
+    group ``grls.plugins``. If such a package cannot be imported, a warning says so. Plugins are imported
+    only when the package does not know a name.
     """
     for name in _named_plugins():
         try:
@@ -170,7 +162,6 @@ def load_plugins() -> None:
 
 
 def warn_of_missing_plugins() -> None:
-    """Warn of modules in ``GRLS_PLUGINS`` that are not there; they are not imported."""
     for name in _named_plugins():
         with suppress(ImportError, ValueError):  # of a package around it
             if find_spec(name):
@@ -190,10 +181,10 @@ def definition(plugin: object) -> tuple[str, str]:
 
 
 def on_demand(folder: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a folder (its ``__name__``) whose names are imported on first use.
+    """The ``__getattr__`` of a folder whose names are imported on first use.
 
-    ``modules``: name -> the module of the folder that defines it. A name must differ from every module's
-    name: once imported, the module would hide it.
+    ``modules``: name -> the module that defines it. A name must differ from every module's name: once
+    imported, the module would hide it.
     """
 
     def attribute(name: str) -> Any:
@@ -205,10 +196,7 @@ def on_demand(folder: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 def list_texts(options: Any, *names: str) -> None:
-    """Make lists of single texts in fields of a dataclass of options, which may be frozen.
-
-    Called by its ``__post_init__``. A field holds a text, texts, or None if its type says so.
-    """
+    """Make lists of single texts in fields of a dataclass of options, which may be frozen."""
     for name in names:
         value, kind = getattr(options, name), str(type(options).__annotations__[name])
         texts = [value] if isinstance(value, str) else value

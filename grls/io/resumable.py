@@ -1,8 +1,7 @@
 """JSONL: a file that grows with a run, and that a killed run resumes; reading; one writer at a time.
 
-The first line of a growing file holds the settings of the run. Only a run with the same settings resumes it,
-and one process at a time writes it. A last line that a kill or a full disk cut off is dropped. Errors name
-file, line and the wrong value. The module does not know the fields of the records.
+The first line of a growing file holds the settings of the run: only a run with the same settings resumes
+it. A last line that a kill or a full disk cut off is dropped.
 """
 
 from __future__ import annotations
@@ -36,17 +35,11 @@ class GrowingFile:
     Args:
         path: The file; if missing, it is made with the first records.
         settings: The settings that the records depend on, as JSON values.
-        ends_group: Whether a record ends its group. An incomplete group at the end of the file is dropped, so
-            the run makes it again; None: each record is a group.
-        keep: Whether to keep all records in memory. Otherwise :meth:`each` reads the file, and the use of
-            memory does not grow.
-        alone: Whether a file that another object of this process has open is refused, as a file of another
-            process is.
+        ends_group: Whether a record ends its group; None: each record is a group. An incomplete last group
+            is dropped, and made again.
+        keep: Whether ``records`` keeps all of them in memory. Otherwise :meth:`each` reads the file.
+        alone: Whether a file that another object of this process has open is refused.
         fields: The fields that every record has, with their types.
-
-    Attributes:
-        records: All records, the earlier records of the file first; empty without ``keep``.
-        count: Number of records.
     """
 
     def __init__(
@@ -90,7 +83,6 @@ class GrowingFile:
             self.records += json.loads(json.dumps(list(records)))
 
     def each(self) -> Iterator[Record]:
-        """All records so far, in their order."""
         if self._keep:
             yield from self.records
         elif self.count:
@@ -99,7 +91,7 @@ class GrowingFile:
                 yield from map(json.loads, stream)
 
     def refuse_other(self, fields: Sequence[str], expected: Iterable[Sequence[Any]]) -> None:
-        """Refuse records that are not the first ones of the expected records, each once and in order.
+        """Refuse records that are not the first of the expected ones, in order.
 
         ``fields`` identify a record; ``expected`` has their values for all records of the whole run.
         """
@@ -116,7 +108,6 @@ class GrowingFile:
                 )
 
     def close(self) -> None:
-        """Let other processes write the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -127,7 +118,6 @@ class GrowingFile:
         self.close()
 
     def _read(self, ends_group: Callable[[Record], bool] | None) -> None:
-        """Read the records, and cut off an incomplete end."""
         position = complete = count = 0
         group: list[Record] = []
         with self.path.open("rb") as stream:
@@ -147,7 +137,6 @@ class GrowingFile:
             self._file.cut(complete)
 
     def _record(self, raw: bytes, number: int) -> Record:
-        """The record of a line; checked."""
         try:
             record = json.loads(raw)
         except (ValueError, RecursionError) as error:
@@ -232,7 +221,6 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, 
 
 
 def write_line(stream: IO[str], record: dict[str, Any]) -> None:
-    """Write one object as one line."""
     stream.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
@@ -244,9 +232,10 @@ def string_of(
     default: str | None = None,
     empty: bool = False,
 ) -> str:
-    """A field that is a string, of an object in a line of a file.
+    """A field that is a string.
 
-    A missing field, or null, has the ``default``; None requires the field, which may be empty if ``empty``.
+    A missing field, or null, has the ``default``; without a default the field is required, and may be empty
+    if ``empty``.
     """
     value = record.get(key, default)
     if isinstance(value, str) and (value or empty or default is not None):
@@ -258,7 +247,7 @@ def string_of(
 
 
 def object_of(record: dict[str, Any], key: str, file: str | Path, line: int | None) -> dict[str, Any]:
-    """A field that is an object; an empty object if the field is missing or null."""
+    """A field that is an object; missing or null: an empty object."""
     value = record.get(key)
     if value is None:
         return {}
@@ -268,7 +257,7 @@ def object_of(record: dict[str, Any], key: str, file: str | Path, line: int | No
 
 
 def refuse_half_characters(record: dict[str, Any], file: str | Path, line: int | None = None) -> None:
-    """Refuse (DataError) an object with half of a surrogate pair, which UTF-8 cannot hold."""
+    """Refuse an object with half of a surrogate pair, which UTF-8 cannot hold."""
     try:
         json.dumps(record, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -285,15 +274,11 @@ _held: WeakValueDictionary[tuple[int, int], LockedFile] = WeakValueDictionary()
 
 
 class LockedFile:
-    """A file to which only this process appends, until the object is deleted or the process ends.
+    """A file to which only this process appends.
 
-    Two runs that append to one file (a requeued job whose first copy still runs) would write everything
-    twice. So a writer holds a lock on the file itself, which ends with the process, however the process ends.
-
-    Args:
-        path: The file; it and its folder are made if missing.
-        alone: Whether a file that another object of this process has open is refused. Otherwise the earlier
-            object may not write the file any more.
+    Two runs of the same job (it was requeued, and its first copy still runs) would write everything twice.
+    So the writer holds a lock on the file, which ends with the process. Without ``alone`` another object of
+    this process takes the file over, and the earlier one may not write it any more.
     """
 
     def __init__(self, path: str | Path, alone: bool = False):
@@ -316,7 +301,6 @@ class LockedFile:
 
     @property
     def size(self) -> int:
-        """Its size in bytes."""
         return os.fstat(self._writable().fileno()).st_size
 
     def append(self, content: bytes) -> None:
@@ -333,11 +317,9 @@ class LockedFile:
             ) from error
 
     def cut(self, size: int) -> None:
-        """Drop everything after the first ``size`` bytes."""
         os.ftruncate(self._writable().fileno(), size)
 
     def close(self) -> None:
-        """Release the lock, so that others may write the file."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
@@ -358,10 +340,7 @@ class LockedFile:
 
 @contextmanager
 def alone_in(folder: str | Path) -> Iterator[None]:
-    """Hold a folder, so that no other run writes it. It is made if missing, and removed if it stays empty.
-
-    The lock ends with the process, and leaves nothing behind.
-    """
+    """Hold a folder, so that no other run writes it. It is made if missing, and removed if it stays empty."""
     path = Path(folder)
     try:
         new = [parent for parent in (path, *path.parents) if not parent.exists()]
@@ -382,7 +361,7 @@ def alone_in(folder: str | Path) -> Iterator[None]:
 def _locked_folder(path: Path) -> int | None:
     """The descriptor of a folder that is made if missing, and locked; None where there are no locks.
 
-    Another run may remove the folder, as it ends, between the opening and the lock: then it is made anew.
+    The run that had it may remove the folder between opening and lock: then it is made again.
     """
     while True:
         path.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,8 @@
 """The protocols by which decoders use a model.
 
-Legend: B inputs of a batch, R rows (live beams of all inputs together), A (row, token) pairs, V vocabulary.
-The protocols do not mention encoders,
-so a causal language model, which reads its input as a prefix, can implement them, too.
-
-The plain search needs a :class:`GeneratorModel`; the searches in slots need a
+Legend: B inputs of a batch, R rows (live beams of all inputs together), A (row, token) pairs, V
+vocabulary. They do not mention encoders, since a causal model reads its input as a prefix. The plain
+search needs a :class:`GeneratorModel`; the searches in slots need a
 :class:`grls.models.sessions.memory.SlotModel`.
 """
 
@@ -25,13 +23,10 @@ Input = TypeVar("Input", bound=Hashable)
 
 
 def once_each(inputs: Sequence[Input]) -> tuple[list[Input], list[int]]:
-    """The distinct inputs of a model, and for each input its number among them.
+    """The distinct inputs of a model in order, and for each input its number among them, ``[n]``.
 
-    The last bits of an output depend on what shares the batch. So that equal inputs get equal outputs, and
-    ties stay ties, a model reads each input once.
-
-    Returns:
-        The distinct inputs in the order of their first occurrence; ``[n]`` numbers.
+    The last bits of an output depend on what shares the batch. So that equal inputs get equal outputs,
+    and ties stay ties, a model reads each input once.
     """
     numbers_of: dict[Input, int] = {}
     numbers = [numbers_of.setdefault(item, len(numbers_of)) for item in inputs]
@@ -44,10 +39,10 @@ pair and head (1 GB for the 8 heads of t5-small: 32 inputs of 1,000 tokens, or o
 
 
 def alike(lengths: Ints, padding: float = 2.0) -> Iterator[Ints]:
-    """Groups of inputs to read together, as ascending numbers; padding lengthens a group ``padding`` times.
+    """Groups of inputs to read together, as ascending numbers; padding may lengthen one ``padding`` times.
 
-    Inputs that are read together are padded to the longest of them: one of 1,000 tokens among 31 short ones
-    would take 31 times as long as it takes alone. Inputs of up to 64 tokens count as equally long.
+    Inputs are padded to the longest: one of 1,000 tokens among 31 short ones would take 31 times as long as
+    alone. Inputs of up to 64 tokens count as equally long.
     """
     order = np.argsort(-lengths, kind="stable")
     sizes = np.maximum(lengths[order], 64)
@@ -88,9 +83,8 @@ class GeneratorModel(Protocol):
 class Room(NamedTuple):
     """How much of its memory a step of a grid reads.
 
-    Attributes:
-        steps: The most steps that a slot has written, including this step.
-        longest: The most tokens of an input.
+    ``steps``: the most steps that a slot has written, with this one. ``longest``: the most tokens of an
+    input.
     """
 
     steps: int
@@ -106,7 +100,7 @@ def positions_in(config: Any) -> int | None:
 def check_positions(model: Any, input_length: int, target_length: int) -> None:
     """Refuse lengths, in tokens, beyond the positions of a model (T5 has relative ones, without a limit).
 
-    A causal model needs positions for input and target together. Targets include the end token.
+    A causal model needs positions for input and target together, with the end token.
     """
     config = model.config
     if not config.is_encoder_decoder:

@@ -1,7 +1,6 @@
-"""A cross-encoder: reads a query and a passage together and returns one number, the relevance of the passage.
+"""A cross-encoder: reads a query and a passage together and returns one number, their relevance.
 
-A thin layer on sentence-transformers' ``CrossEncoder``, from a folder or the hub. The number is the logit of
-the model, before any activation. The module does not know retrievers.
+A thin layer on sentence-transformers' ``CrossEncoder``. The number is the logit, before any activation.
 """
 
 from __future__ import annotations
@@ -46,19 +45,14 @@ _REMEDY = "Give a folder or hub name of a CrossEncoder of sentence-transformers:
 
 
 class PairNetwork(PlainTexts, CrossEncoder):
-    """A model that reads pairs of texts."""
-
     paired = True
 
 
 class PairScorer:
-    """Scores pairs of a query and a passage.
-
-    Args:
-        model: A cross-encoder with one label; its device and precision are kept.
+    """Scores pairs of a query and a passage by a cross-encoder with one label.
 
     Attributes:
-        max_tokens: The longest pair in tokens, special tokens included. In a longer pair, the longer text is
+        max_tokens: The longest pair in tokens, special tokens included; of a longer pair the longer text is
             cut.
         evidence_words: Words of each evidence passage that it was trained to read with a query; 0: all.
     """
@@ -94,7 +88,6 @@ class PairScorer:
 
     @classmethod
     def load(cls, source: str, device: str = "auto", precision: str = "float32") -> Self:
-        """Open a cross-encoder from a folder or the hub, in ``float32`` or ``bfloat16``."""
         refuse_missing_folder(source)
         with opening("a cross-encoder", source, _REMEDY):
             parts = module_folders(source)
@@ -109,11 +102,10 @@ class PairScorer:
         return scorer
 
     def fingerprint(self) -> str:
-        """SHA-256 of everything that affects a logit: weights, settings, tokenizer, prompt, length."""
+        """SHA-256 of all that affects a logit: weights, settings, tokenizer, prompt, length."""
         return self._fingerprint
 
     def query_text(self, query: str, evidence: Sequence[Passage] = ()) -> str:
-        """A query and the passages retrieved so far, as the model reads them."""
         return query_with_evidence(query, evidence, self.evidence_words)
 
     def write(self, folder: Path) -> None:
@@ -128,8 +120,8 @@ class PairScorer:
     def cut_queries(self, pairs: Sequence[Pair]) -> list[tuple[int, int]]:
         """The pairs that are too long and whose query is cut: number of the pair, tokens of its query.
 
-        In a pair that is too long, the longer text is cut. So a query of at most half the limit is never cut.
-        A chat model loses the end of the passage, and then that of the query.
+        The longer text is cut, so a query of at most half the limit never is. A chat model loses the end
+        of the passage, and then that of the query.
         """
         room, prompt = self.max_tokens - self._markers, "" if self._chats else _prompt(self.model) or ""
         queries = list(dict.fromkeys(query for query, _ in pairs))
@@ -186,13 +178,12 @@ class PairScorer:
 def query_with_evidence(query: str, evidence: Sequence[Passage], words: int) -> str:
     """A query and the passages retrieved so far, in order, as one text.
 
-    ``words``: the most words of the text of each passage (:func:`grls.data.evidence.excerpt`); 0: all.
+    ``words``: the most words of each passage (:func:`grls.data.evidence.excerpt`); 0: all.
     """
     return " ".join([query, *(passage_text(excerpt(query, passage, words)) for passage in evidence)])
 
 
 def _prompt(model: CrossEncoder) -> str | None:
-    """The prompt before a query; None if the model has none."""
     return None if model.default_prompt_name is None else model.prompts.get(model.default_prompt_name)
 
 

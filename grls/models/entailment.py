@@ -1,8 +1,8 @@
 """Does a hypothesis follow from a premise? Models of natural language inference from transformers.
 
-There are two kinds: a classifier of pairs with a label ``entailment``, and an encoder-decoder that writes
-``1`` if the hypothesis follows and ``0`` if not (the form of the TRUE models, arXiv 2204.04991). If a pair is
-too long, the end of the premise is cut, never the hypothesis. The module does not know what the texts are.
+One kind is a classifier of pairs with a label ``entailment``, the other an encoder-decoder that writes
+``1`` if the hypothesis follows and ``0`` if not (the TRUE models, arXiv 2204.04991). If a pair is too
+long, the end of the premise is cut, never the hypothesis.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ def load_entailment(
 ) -> Entailment:
     """Load a model of entailment, in float32 and eval mode: a folder or a hub name.
 
-    It is a sequence classifier with a label ``entailment``, or an encoder-decoder that reads
-    ``premise: … hypothesis: …`` and writes 1 or 0. Pairs have at most ``max_tokens`` tokens, or as many as
-    the model has positions.
+    Pairs have at most ``max_tokens`` tokens, or as many as the model has positions.
     """
     at_least(1, batch_size=batch_size, max_tokens=max_tokens)
     refuse_missing_folder(name)
@@ -68,8 +66,6 @@ def load_entailment(
 
 @dataclass(eq=False)
 class Entailment(ABC):
-    """A model of entailment, which judges pairs of at most ``max_tokens`` tokens, batch by batch."""
-
     model: Any
     tokenizer: Any
     batch_size: int

@@ -2,14 +2,14 @@
 
 Legend: R rows, d model width, V vocabulary, A (row, token) pairs, U distinct tokens among them.
 
-The output head of a model maps ``[R, d]`` to ``[R, V]``. At V = 32,000 this is the most expensive step of
-decoding with a small model, though a constraint allows only a few tokens. So the input of the head is
-captured, and the products are computed only for the pairs that are needed.
+The output head maps ``[R, d]`` to ``[R, V]``. At V = 32,000 this is the most expensive step of decoding
+with a small model, though a constraint allows only a few tokens. So the input of the head is captured,
+and only the products that are needed are computed.
 
 Some models change the output of the head (Gemma 2 caps it, Cohere and Granite scale it, others mask it).
-:attr:`Head.linear` says whether the logits of a model really are ``W h + b``. The real logits may be too
-small to show a cap. So the test replaces the output of the head by numbers of all sizes, which the model must
-return unchanged. If it does not, whole logits take the place of hidden states (:meth:`Head.read`).
+:attr:`Head.linear` says whether the logits of a model really are ``W h + b``. Real logits may be too
+small to show a cap, so the test replaces the output of the head by numbers of all sizes, which the model
+must return unchanged. If it does not, whole logits take the place of hidden states (:meth:`Head.read`).
 """
 
 from __future__ import annotations
@@ -39,10 +39,7 @@ _SIZES = (-3.0, 4.0)
 
 
 class Head:
-    """The output head of a transformers model: captures its input and computes logits from it.
-
-    ``linear``: see :attr:`linear`; None: not known yet.
-    """
+    """The output head of a transformers model: captures its input and computes logits from it."""
 
     def __init__(self, model: Any, linear: bool | None = None):
         self.module: nn.Linear = model.get_output_embeddings()
@@ -102,7 +99,7 @@ class Head:
 
     @property
     def _final_bias(self) -> Tensor | None:
-        """BART's bias. It is read at each use, because moving the model replaces the buffer."""
+        """BART's bias, read at each use, because moving the model replaces the buffer."""
         bias: Tensor | None = getattr(self.model, "final_logits_bias", None)
         return bias
 
@@ -132,7 +129,7 @@ class Head:
                     self.module.forward = before  # type: ignore[method-assign]
 
     def all(self, hidden: Tensor) -> Tensor:
-        """All logits, ``[R, V]``, from hidden states ``[R, d]`` (or from whole logits)."""
+        """All logits, ``[R, V]``, from hidden states ``[R, d]`` or whole logits."""
         if not self.linear:
             return hidden.float()
         with exclusive(self.model):  # otherwise another thread might have replaced the head
@@ -154,19 +151,15 @@ class Head:
         return lambda hidden: (hidden @ weight).float() + bias
 
     def _bias(self, tokens: Tensor) -> Tensor | float:
-        """The bias of ``tokens``."""
         bias: Tensor | float = 0.0
         if self.module.bias is not None:
             bias = self.module.bias[tokens].float()
         return bias if self._final_bias is None else bias + self._final_bias[0, tokens].float()
 
     def pairs(self, hidden: Tensor, rows: Tensor, tokens: Tensor) -> Tensor:
-        """Logits ``[A]`` in float32 for pairs of row and token.
+        """Logits ``[A]`` in float32 for pairs of row and token, both ``[A]``.
 
-        Args:
-            hidden: ``[R, d]``, or whole logits ``[R, V]`` if the head is not linear.
-            rows: ``[A]``.
-            tokens: ``[A]``.
+        ``hidden``: ``[R, d]``, or whole logits ``[R, V]`` if the head is not linear.
         """
         if not self.linear:
             return hidden[rows, tokens].float()
@@ -189,7 +182,6 @@ class HeadRows:
     """``[R, d]`` the input of the head."""
 
     def logits(self, rows: Ints, tokens: Ints) -> Floats:
-        """Logits of (row, token) pairs, ``[A]``."""
         device = self._hidden.device
         with torch.inference_mode():
             pairs = torch.from_numpy(rows).to(device), torch.from_numpy(tokens).to(device)
@@ -197,7 +189,6 @@ class HeadRows:
             return logits
 
     def log_normalizer(self) -> Floats:
-        """Log-sum-exp over the vocabulary, ``[R]``."""
         with torch.inference_mode():
             normalizer: Floats = self._head.all(self._hidden).logsumexp(-1).cpu().numpy()
             return normalizer
@@ -230,7 +221,6 @@ class RescoreInput(NamedTuple):
     tokens: int
 
     def read(self, sequence: Sequence[int] | npt.NDArray[Any], codec: Codec) -> list[int]:
-        """The tokens of a target sequence that are read."""
         body = [int(token) for token in sequence if token != codec.end]
         return [*body[: self.tokens], codec.end]
 
@@ -238,9 +228,9 @@ class RescoreInput(NamedTuple):
 def readout(codec: Codec) -> tuple[int, int]:
     """The two tokens whose logits z rescore a passage: the marker that keeps it, and the other marker.
 
-    A generator decides token by token, so a passage that was never an answer in training loses at its first
-    words. After the end token of passage x the same model judges it together with the whole query, as in the
-    "self-assessment" of Self-Retrieval (arXiv 2403.00801, where the model writes a sentence):
+    A generator decides token by token, so a passage that was never an answer in training loses at its
+    first words. After the end token of passage x the same model judges it with the whole query, as in the
+    "self-assessment" of Self-Retrieval (arXiv 2403.00801):
 
         a(x) = z(<EVIDENCE>) - z(<QUESTION>)   (nats).
 
@@ -250,6 +240,6 @@ def readout(codec: Codec) -> tuple[int, int]:
 
 
 def read_rescore_input(value: Any, file: Path) -> RescoreInput | None:
-    """The value ``{"tokens": 128}`` of a JSON file; None for null, DataError for anything else."""
+    """The value ``{"tokens": 128}`` of a JSON file; None for null."""
     tokens = read_count(value, "tokens", "how much is read to rescore", 128, file)
     return None if tokens is None else RescoreInput(tokens)

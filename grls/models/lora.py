@@ -1,7 +1,7 @@
 """Low-rank adapters (LoRA, arXiv 2106.09685) by peft: few weights are trained, and merged at the end.
 
-The model keeps its class; only its linear layers get adapters. So code that uses the model need not know of
-them. A saved model is a plain model, with the adapters merged into its weights.
+Only the linear layers get adapters; the model keeps its class, so code that uses it need not know of
+them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from grls.io.ending import require
 
 
 def check_adapters(rank: int, dropout: float) -> None:
-    """Refuse (ConfigError) a rank of adapters below 0 (0: no adapters), or a dropout outside [0, 1)."""
     at_least(0, lora_rank=rank)
     bounded("[0, 1)", lora_dropout=dropout)
 
@@ -37,7 +36,7 @@ def add_adapters(model: Any, rank: int, dropout: float = 0.0) -> None:
 
 
 def merge_adapters(model: Any) -> None:
-    """Merge all adapters into the weights and remove them; a model without adapters does not change."""
+    """Merge all adapters into the weights and remove them."""
     if find_spec("peft") is None:
         return
     from peft.tuners.tuners_utils import BaseTunerLayer

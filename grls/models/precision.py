@@ -1,11 +1,9 @@
 """The precision of a model: selected by name, or by a measurement on this machine.
 
 ``float32`` and ``bfloat16`` apply to all computation. ``float16-weights`` and ``int8`` are for CPUs: they
-store the weights of the linear layers in 16 or 8 bits, except the head, whose rows are read one by one.
-Computation is then in float32; for ``int8``, in whole numbers that are scaled for each product, so the scores
-of an input depend slightly on the other inputs of its batch. The fastest precision depends on the processor:
-bfloat16 is faster than float32 on a processor with instructions for it, and several times slower without
-them.
+store the weights of the linear layers in 16 or 8 bits, except the head, and compute in float32; ``int8``
+in whole numbers that are scaled for each product, so scores depend slightly on the rest of the batch.
+bfloat16 is faster than float32 on a processor with instructions for it, and several times slower without.
 """
 
 from __future__ import annotations
@@ -31,13 +29,10 @@ _ROWS, _WIDTH, _REPEATS = 40, 512, 8
 
 
 def move(model: Any, device: str, precision: str) -> Any:
-    """Move a model to a device and a precision, in eval mode; the model may be changed in place.
+    """Move a float32 model to a device and a precision, in eval mode; it may be changed in place.
 
-    Args:
-        model: A transformers model in float32.
-        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
-        precision: One of :data:`Precision`; ``auto`` measures one product in each precision except ``int8``
-            and takes the fastest.
+    ``device`` ``auto``: a GPU if there is one. ``precision`` ``auto``: the fastest but ``int8``, by
+    measuring one product in each.
     """
     one_of(get_args(Precision), precision=precision)
     if device == "auto":
@@ -80,7 +75,6 @@ def fastest(device: torch.device) -> str:
 
 
 def accelerator() -> torch.device:
-    """The GPU if there is one, else the CPU."""
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return device or torch.device("cpu")
 
@@ -99,7 +93,7 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def warn_of_emulation(device: torch.device, remedy: str) -> None:
-    """Warn that bfloat16 is slow on an x86 processor without its instructions, and name another option."""
+    """Warn that bfloat16 is slow on an x86 processor without its instructions; ``remedy`` is an option."""
     if device.type == "cpu" and "avx512_bf16" in _capabilities() and not has_bfloat16(device):
         log.warning(
             "this processor has no bfloat16 instructions, so bfloat16 is several times slower here than "
@@ -115,8 +109,6 @@ def _capabilities() -> dict[str, Any]:
 
 
 def _seconds(work: Callable[[], Tensor], device: torch.device) -> float:
-    """The time of the fastest of a few runs, in seconds."""
-
     def timed() -> None:
         work()
         if device.type == "cuda":
@@ -126,7 +118,6 @@ def _seconds(work: Callable[[], Tensor], device: torch.device) -> float:
 
 
 def packs(precision: str) -> bool:
-    """Whether this build of PyTorch can store weights in a precision."""
     try:
         _packed(nn.Linear(2, 2), precision)
     except (AttributeError, ImportError, RuntimeError):
@@ -165,6 +156,5 @@ def _packed(linear: nn.Linear, precision: str) -> nn.Module:
 
 
 def refuse_nan_logits(logits: Tensor) -> None:
-    """Refuse (ConfigError) logits that are NaN."""
     if bool(logits.isnan().any()):
         raise ConfigError(NOT_NUMBERS)

@@ -1,8 +1,8 @@
 """The network of a bi-encoder: opens models of sentence-transformers.
 
 If a text spells a special token that is an ordinary piece of the vocabulary (``</s>`` of a Unigram
-vocabulary), the library's model reads it as this token; :class:`PlainTexts` does not. The module also reads
-the files that our training writes beside a model. It does not know how texts are made or compared.
+vocabulary), the library's model reads it as this token; :class:`PlainTexts` does not. The module also
+reads the files that our training writes beside a model.
 """
 
 from __future__ import annotations
@@ -66,11 +66,7 @@ _OUTPUTS = {_LATE: "token_embeddings", "CrossEncoder": "scores"}
 
 
 class PlainTexts:
-    """A mix-in for models of sentence-transformers: special tokens in a text are read as plain text or
-    dropped.
-
-    For texts without special tokens, the input is the same as the library's.
-    """
+    """A mix-in for models of sentence-transformers: special tokens in a text are plain text or dropped."""
 
     marked: bool
     """Whether a prompt or template holds special tokens, so the tokenizer must not split them."""
@@ -79,7 +75,6 @@ class PlainTexts:
 
     @classmethod
     def of(cls, model: Any) -> Self:
-        """The same model with this mix-in."""
         if not isinstance(model, cls):
             model.__class__ = cls
         assert isinstance(model, cls)
@@ -105,8 +100,6 @@ class PlainTexts:
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any
     ) -> dict[str, Tensor | Any]:
-        """Model input of texts, or of pairs of texts, without special tokens that a text spells."""
-
         def read(columns: Sequence[Sequence[Any]]) -> dict[str, Tensor | Any]:
             rows = list(zip(*columns, strict=True)) if self.paired else columns[0]
             batch: dict[str, Tensor | Any] = super(PlainTexts, self).preprocess(  # type: ignore[misc]
@@ -165,8 +158,8 @@ class TextNetwork(PlainTexts, SentenceTransformer):
 
 
 def done_and_evidence(folder: str) -> tuple[bool | None, int]:
-    """Two facts of the training file of a bi-encoder: whether it has learned DONE (None: the file does not
-    say), and the words of each retrieved passage that it was trained to read with a query (0: all).
+    """From the training file of a bi-encoder: whether it has learned DONE (None: unknown), and the words
+    of each retrieved passage that it was trained to read with a query (0: all).
     """
     file = Path(folder) / TRAINING
     content = read_json(file) if file.is_file() else {}
@@ -178,7 +171,7 @@ def done_and_evidence(folder: str) -> tuple[bool | None, int]:
 
 
 def kind_of(source: str) -> Kind:
-    """The kind of bi-encoder for a source: ``st5`` for an encoder-decoder, ``sentence`` for other models."""
+    """The kind of bi-encoder of a source: ``st5`` for an encoder-decoder, else ``sentence``."""
     with _opening(source):
         if file_of(source, MODULES) is not None:
             return "sentence"
@@ -200,7 +193,7 @@ def open_network(source: str) -> SentenceTransformer:
 
 
 def library_type(source: str) -> str | None:
-    """The class of a model by its files: ``SentenceTransformer``, ``SparseEncoder``, ``MultiVectorEncoder``.
+    """The class that saved a model: ``SentenceTransformer``, ``SparseEncoder``, ``MultiVectorEncoder``.
 
     None for a model that the library did not save.
     """
@@ -217,11 +210,10 @@ def library_type(source: str) -> str | None:
 
 
 def open_library_model(kind: type[Library], source: str, noun: str, plain: str | None = None) -> Library:
-    """Open a complete model of a class of the library; ``noun`` is the name of such a model, for errors.
+    """Open a complete model of a class of the library; ``noun`` names such a model in errors.
 
-    The files of the model must name this class: the library would extend any other model by layers with
-    random weights. A model that the library did not save is accepted if the name of its architecture ends
-    in ``plain``.
+    Its files must name this class: the library would extend any other model by layers with random
+    weights. Of a model that the library did not save, the name of the architecture must end in ``plain``.
     """
     refuse_missing_folder(source)
     with opening(noun, source, f"Give a folder, or the hub name, of a {kind.__name__}."):
@@ -284,18 +276,13 @@ class FirstDecoderOutput(InputModule):
     """Embeds a text by the decoder's output for its start token: ``[B, d]`` for B texts of at most L tokens.
 
     ST5's "encoder-decoder first" (Ni et al. 2021, arXiv 2108.08877) and the bi-encoder baseline of
-    "Generative Multi-hop Retrieval" (arXiv 2204.13596): the last hidden state of the decoder for its start
-    token is the embedding. The backbone does not change, so a bi-encoder has exactly the parameters of the
-    generator it is compared with. (ST5 also projects and normalises; the baseline of the paper does not, and
-    compares by inner product.)
+    "Generative Multi-hop Retrieval" (arXiv 2204.13596). The backbone does not change, so a bi-encoder has
+    exactly the parameters of the generator it is compared with. (ST5 also projects and normalises; the
+    baseline of the paper does not, and compares by inner product.)
 
-    In training, the output head of the backbone gets no gradient unless it is tied to the word embeddings (it
-    is not in BERT decoders and T5 1.1). So distributed training must look for unused parameters.
-
-    Args:
-        backbone: Any transformers sequence-to-sequence model, including its output head.
-        tokenizer: Its tokenizer.
-        max_seq_length: The longest text in tokens, special tokens included; longer texts are cut.
+    In training, an untied output head (BERT decoders, T5 1.1) gets no gradient, so distributed training must
+    look for unused parameters. ``backbone`` is any transformers sequence-to-sequence model with its output
+    head. A text longer than ``max_seq_length`` tokens, special ones included, is cut.
     """
 
     tokenizer: Any
@@ -335,12 +322,10 @@ class FirstDecoderOutput(InputModule):
         return features
 
     def get_embedding_dimension(self) -> int:
-        """The width of the decoder, d."""
         config = getattr(self.backbone.config, "decoder", self.backbone.config)
         return int(config.hidden_size)
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Write backbone (safetensors), tokenizer and settings of this module to a folder."""
         write_network(self.backbone, output_path)
         self.save_tokenizer(output_path)
         self.save_config(output_path)
@@ -349,7 +334,6 @@ class FirstDecoderOutput(InputModule):
     def load(  # type: ignore[override]
         cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any
     ) -> Self:
-        """Open a local folder that :meth:`save` wrote."""
         folder = Path(model_name_or_path) / subfolder
         config = cls.load_config(str(folder))
         tokenizer = open_tokenizer(folder)

@@ -1,9 +1,9 @@
 """Texts from users or a corpus as padded batches, without special tokens that a text spells.
 
-A tokenizer that splits special tokens in a text may still produce special tokens: a Unigram vocabulary may
-hold ``</s>`` and ``<pad>`` as ordinary pieces. Such texts are rare. So a batch is encoded first, and its
-texts are checked only if it holds more special tokens than the tokenizer adds. The module does not know what
-is encoded. For rows without padding: :func:`grls.data.codec.foreign_ids`.
+A tokenizer that splits special tokens in a text may still produce some: a Unigram vocabulary may hold
+``</s>`` as an ordinary piece. Such texts are rare. So a batch is encoded first, and its texts are checked
+only if it holds more special tokens than the tokenizer adds. Rows without padding:
+:func:`grls.data.codec.foreign_ids`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ from grls.io.files import exclusive
 
 
 def padded(tokenizer: Any, *texts: Sequence[str], **options: Any) -> Any:
-    """Texts, or pairs of texts (in two columns), as one batch of tensors, padded to the longest row.
-
-    ``options`` are further ones of the tokenizer call (``truncation``, ``max_length``).
-    """
+    """Texts, or pairs of texts (in two columns), as one batch of tensors, padded to the longest row."""
     options = {"padding": True, "return_tensors": "pt", "split_special_tokens": True, **options}
     return read_plain(
         tokenizer, lambda columns: tokenizer(*(list(column) for column in columns), **options), texts
@@ -42,7 +39,7 @@ def read_plain(
 
 
 def special_tokens(tokenizer: Any, features: dict[str, Tensor | Any]) -> int:
-    """The number of special tokens in a batch (``input_ids``, ``attention_mask``), without its padding."""
+    """The number of special tokens in a batch, without its padding."""
     if "input_ids" not in features:  # a reader of another form
         return 0
     ids, mask = features["input_ids"], features.get("attention_mask")
@@ -54,7 +51,6 @@ def special_tokens(tokenizer: Any, features: dict[str, Tensor | Any]) -> int:
 
 
 def spells_special(tokenizer: Any, texts: Sequence[str]) -> bool:
-    """Whether the tokenizer reads a special token in one of the texts."""
     barred = special_ids(tokenizer)
     rows = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=False)["input_ids"]
     return any(not barred.isdisjoint(row) for row in rows)
@@ -76,10 +72,7 @@ def without_spelled(tokenizer: Any, texts: Sequence[str]) -> list[str]:
 
 
 def without_controls(tokenizer: Any, texts: Sequence[str]) -> list[str]:
-    """The texts without the characters that the tokenizer reads as special tokens even if it splits them.
-
-    A text without such characters does not change.
-    """
+    """The texts without the characters that the tokenizer reads as special tokens even if it splits them."""
     barred = special_ids(tokenizer)
     encoded = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False)
     cleared = []

@@ -1,7 +1,7 @@
 """The blocks of a page: plain values, and a table that also prints itself as text, Markdown, LaTeX and HTML.
 
-Numbers are formatted here, once: shares in percent with one decimal, ``–`` for a missing value. The best
-value of a column is marked as it is printed, so equal figures get equal marks.
+Numbers are formatted here. The best value of a column is marked as it is printed, so equal figures get
+equal marks.
 """
 
 from __future__ import annotations
@@ -31,12 +31,7 @@ Kind = Literal["percent", "number", "count", "text"]
 
 
 class Cell(NamedTuple):
-    """One cell.
-
-    Attributes:
-        strong: Whether the text is marked, as the best or as important.
-        shade: Depth of the background in [0, 1]; None for no background.
-    """
+    """One cell; ``shade`` is the depth of its background in [0, 1]."""
 
     text: str
     strong: bool = False
@@ -54,12 +49,9 @@ class Table(NamedTuple):
     """A table, which prints itself; a page prints it in a frame of its own.
 
     Attributes:
-        name: Short name, unique on the page.
-        heads: One heading a column.
         stubs: Number of leading columns that head their row.
-        note: How to read the table.
         heat: Whether it is a heat map.
-        groups: A first line of headings, over several columns each; empty for none.
+        groups: A first line of headings, over several columns each.
     """
 
     name: str
@@ -73,13 +65,12 @@ class Table(NamedTuple):
 
     @property
     def left(self) -> list[bool]:
-        """Whether each column stands at the left: it heads rows, or holds words and no number."""
+        """Whether each column is aligned left: it heads rows, or holds words and no number."""
         columns = [[cell.text for cell in column] for column in zip(*self.rows, strict=True)]
         worded = [any(map(str.isalpha, "".join(c))) and not any(map(_NUMBER.fullmatch, c)) for c in columns]
         return [True] * self.stubs + (worded or [False] * len(self.heads))[self.stubs :]
 
     def text(self) -> str:
-        """For a terminal: the caption, aligned columns, and the note."""
         cells = [self.heads, *(tuple(cell.text for cell in row) for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = [self.caption]
@@ -90,8 +81,6 @@ class Table(NamedTuple):
         return "\n".join([*lines, *textwrap.wrap(self.note, 100)])
 
     def markdown(self) -> str:
-        """In Markdown, with marked cells in bold."""
-
         def line(cells: Iterable[Cell]) -> str:
             texts = [re.sub(r"([\\|*_`<])", r"\\\1", " ".join(cell.text.split())) for cell in cells]
             bold = [f"**{t}**" if cell.strong else t for t, cell in zip(texts, cells, strict=True)]
@@ -102,8 +91,6 @@ class Table(NamedTuple):
         return "\n\n".join(filter(None, (self.caption, "\n".join(lines), self.note)))
 
     def latex(self) -> str:
-        """In LaTeX, for the package booktabs."""
-
         def escaped(text: str) -> str:
             return re.sub(r"[\\&%$#_{}~^±†–−<>]", lambda sign: _LATEX[sign[0]], " ".join(text.split()))
 
@@ -122,14 +109,12 @@ class Table(NamedTuple):
         return "\n".join(lines)
 
     def csv(self) -> str:
-        """As CSV, with the texts of the cells."""
         stream = io.StringIO()
         rows = [[cell.text for cell in row] for row in self.rows]
         csv.writer(stream, lineterminator="\n").writerows([self.heads, *rows])
         return stream.getvalue()
 
     def html(self) -> str:
-        """As an element of HTML, for notebooks."""
         head = "".join(f"<th>{escape(text)}</th>" for text in self.heads)
         rows = []
         for row in self.rows:
@@ -152,13 +137,7 @@ _LATEX = {
 
 
 class Picture(NamedTuple):
-    """A picture.
-
-    Attributes:
-        name: Short name, unique on the page; also the file name.
-        svg: An ``<svg>`` element whose dark parts have the colour :data:`INK`.
-        alt: The picture in words, for readers who do not see it.
-    """
+    """A picture; the dark parts of ``svg`` have the colour :data:`INK`, ``alt`` describes it in words."""
 
     name: str
     caption: str
@@ -209,13 +188,7 @@ class Page(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column of values.
-
-    Attributes:
-        kind: How values are printed.
-        best: The value to mark: the highest, the lowest, or none.
-        group: A heading shared with neighbouring columns.
-    """
+    """A column of values; ``best`` is the value to mark, ``group`` a heading over neighbouring columns."""
 
     head: str
     kind: Kind = "percent"
@@ -238,15 +211,7 @@ def value_table(
 ) -> Table:
     """A table of values, the best of each column marked.
 
-    Args:
-        name: Of the table (:class:`Table`), as ``caption`` and ``note`` are.
-        caption: The caption.
-        stubs: Headings of the columns that head the rows.
-        columns: The columns of values.
-        rows: The rows, with one value a column.
-        note: How to read the table.
-        within: Mark the best value among rows that are equal in this column of ``stubs``; None: in the whole
-            table.
+    With ``within``, the best among rows that are equal in this column of ``stubs`` is marked.
     """
     cells = [[Cell(printed(v, c.kind)) for v, c in zip(values, columns, strict=True)] for _, values in rows]
     alike: dict[str, list[int]] = {}  # rows to choose the best of
@@ -271,7 +236,6 @@ def value_table(
 
 
 def printed(value: Value, kind: Kind) -> str:
-    """A value as the page prints it."""
     if value is None or value == "":
         return NONE
     if isinstance(value, str):
@@ -286,12 +250,11 @@ class Measured(Entry):
     """A run with its scores.
 
     Attributes:
-        report: Section -> metric -> value, as :func:`grls.evaluation.evaluate.evaluate_results` returns it;
-            None for a metric that reads deeper than the run.
+        report: Section -> metric -> value, of :func:`grls.evaluation.evaluate.evaluate_results`; None for a
+            metric that reads deeper than the run.
         retrieved: Ids of each judged query's hits, best first; empty for a query without an answer.
-        chains: Ids of each judged query's hops in order, without DONE; None for a run that does not retrieve
-            hop by hop, pools several chains, or does not say so.
-        reach: Which metrics the run is deep enough for.
+        chains: Ids of each judged query's hops in order, without DONE; None if it is not known or not one
+            chain.
     """
 
     report: dict[str, Any]
@@ -301,18 +264,12 @@ class Measured(Entry):
 
     @property
     def depth(self) -> int:
-        """Length of the longest list of hits."""
         return max(map(len, self.retrieved), default=0)
 
 
 @dataclass(frozen=True)
 class MeasuredGroup(DataGroup):
-    """The scored runs of one data set; lists of values follow the order of its qrels.
-
-    Attributes:
-        gold: Gold passage ids of each judged query.
-        runs: The runs, in the order of the page.
-    """
+    """The scored runs of one data set; lists of values follow the order of its qrels."""
 
     gold: list[list[str]]
     runs: list[Measured]
@@ -329,7 +286,6 @@ class MeasuredGroup(DataGroup):
         return query_values([measure], ranked, self.qrels)[measure]
 
     def set_f1s(self, run: Measured) -> list[float] | None:
-        """Set F1 of each query's chain; None if the run has no chains."""
         if run.chains is None:
             return None
         return [set_scores(ids, gold).f1 for ids, gold in zip(run.chains, self.gold, strict=True)]

@@ -1,7 +1,6 @@
 """A page of runs: its tables and pictures in order, the pictures as SVG, and all of it as one HTML file.
 
-The HTML has the frame of :mod:`grls.io.html`. The template engine escapes every text; only pictures go in
-unescaped, and their makers have escaped their texts.
+The template escapes every text; only pictures go in unescaped, and their makers have escaped their texts.
 """
 
 from __future__ import annotations
@@ -86,15 +85,8 @@ def build_page(
 ) -> Page:
     """Put a page together.
 
-    Args:
-        groups: The scored runs.
-        ks: Cut-offs of the tables.
-        k: Cut-off of significance and similarity.
-        baseline: Label of the reference run of the tests; None takes the best run of each data set.
-        seed: Seed of the resampling.
-        title: The page's heading.
-        tested: Standard measures whose differences are tested, in addition to R@k and set F1.
-        folder: The folder from which the files of runs are named; None: by the paths of the runs.
+    ``ks`` are cut-offs of the tables, ``k`` that of significance and similarity. Tests compare with the run
+    labelled ``baseline``, or the best of each data set, by R@k, set F1 and the measures ``tested``.
     """
     labels = [run.label for group in groups for run in group.runs]
     if baseline is not None and baseline not in labels:
@@ -148,7 +140,6 @@ def build_page(
 
 
 def _common_parts(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int) -> tuple[Subsection, ...]:
-    """The tables that show one data set, or several side by side."""
     tables = (
         ("Recall", recall_table(groups, ks, k)),
         ("Standard measures", measures_table(groups)),
@@ -170,7 +161,6 @@ def _gallery(pictures: Sequence[Picture]) -> list[Block]:
 
 
 def _warnings(groups: Sequence[MeasuredGroup]) -> list[Block]:
-    """Warnings about queries without passages."""
     blocks: list[Block] = []
     for data, run in ((group, run) for group in groups for run in group.runs):
         counts = run.report["queries"]
@@ -202,7 +192,7 @@ _NOTES = {
 
 
 def section_tables(groups: Sequence[MeasuredGroup], left_out: Sequence[str]) -> list[tuple[str, Table]]:
-    """(section, table) of every section of the evaluation, without those that the page shows elsewhere."""
+    """(section, table) of every section of the evaluation but those that the page shows elsewhere."""
     names = dict.fromkeys(s for group in groups for run in group.runs for s in run.report)
     tables = []
     for name in names:
@@ -245,7 +235,7 @@ def section_tables(groups: Sequence[MeasuredGroup], left_out: Sequence[str]) -> 
 
 
 def run_table(groups: Sequence[MeasuredGroup], folder: str | Path | None = None) -> Table:
-    """The runs with the facts of their manifests; files below ``folder`` are named from there."""
+    """The runs with the facts of their manifests; paths of files start from ``folder``."""
     heads = (
         "stages", "members", "score mode", "seconds", "queries/s",
         "judged", "unanswered", "not judged", "options", "file",
@@ -301,7 +291,6 @@ def _shown(values: Mapping[str, Value], more: Sequence[str] = ()) -> Mapping[str
 
 
 def spoken(name: str) -> str:
-    """The name of a section or metric in words."""
     return {
         "seen_unseen": "recall of seen and unseen gold",
         "graph": "success and error rates of proof graphs",
@@ -331,7 +320,6 @@ def write_report(page: Page, output: str) -> list[Path]:
 
 
 def render_html(page: Page) -> str:
-    """The page as one HTML document."""
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -348,13 +336,11 @@ def render_html(page: Page) -> str:
 
 
 def pictures(page: Page) -> list[Picture]:
-    """All pictures in the order of the page."""
     blocks = [block for section in page.sections for part in section.parts for block in part.blocks]
     return [picture for block in blocks if isinstance(block, Gallery) for picture in block.pictures]
 
 
 def standalone(picture: Picture) -> str:
-    """A picture as a separate file, on white because its text is dark."""
     start = picture.svg.index(">", picture.svg.index("<svg")) + 1
     white = '<rect width="100%" height="100%" fill="#ffffff"/>'
     return f"{picture.svg[:start]}{white}{picture.svg[start:]}\n"
@@ -459,7 +445,7 @@ def _said(counts: Counter[int]) -> str:
 
 
 def _svg(figure: Figure, name: str) -> str:
-    """The bare ``<svg>`` element of a figure; its ids begin with ``name``, so a page can hold several."""
+    """The ``<svg>`` element of a figure; its ids begin with ``name``, so a page can hold several."""
     stream = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "grls"}):
         figure.savefig(stream, format="svg", metadata={"Date": None}, transparent=True)

@@ -1,8 +1,8 @@
 """Reads the runs of a report with their manifests, and groups them by data set.
 
-A group is one data set and one split. Runs over different corpora or queries are refused, never cut to their
-common queries. A run without a manifest (of another tool, or an old one) needs the option that names the data
-set; its ids, and in JSONL its query texts, are checked against the data set.
+A group is one data set and one split. Runs over different corpora or queries are refused, never cut to
+their common queries. A run without a manifest needs the option that names the data set; its ids and query
+texts are checked.
 """
 
 from __future__ import annotations
@@ -37,35 +37,28 @@ STEPS: tuple[str, ...] = get_args(Steps)
 
 @dataclass(frozen=True)
 class Entry:
-    """One run.
-
-    Attributes:
-        label: The name of the run on the page, unique in its data set.
-    """
+    """One run, and its name on the page."""
 
     run: Run
     label: str
 
     @property
     def file(self) -> Path:
-        """Its file."""
         return Path(self.run.path)
 
     @property
     def info(self) -> RunInfo | None:
-        """Its manifest; None without a manifest."""
         return self.run.info
 
     @property
     def steps(self) -> Steps | None:
-        """The steps in the manifest; without a manifest dynamic if there are chains, else None (unknown)."""
+        """The steps in the manifest; without one dynamic if there are chains, else unknown."""
         if self.info is not None:
             return self.info.steps
         return "dynamic" if self.run.chains else None
 
     @property
     def system(self) -> str:
-        """The system in the manifest; empty without a manifest."""
         return "" if self.info is None else self.info.system
 
 
@@ -73,10 +66,9 @@ AnyEntry = TypeVar("AnyEntry", bound=Entry)
 
 
 def members_of(entry: AnyEntry, entries: Sequence[AnyEntry]) -> list[tuple[str, AnyEntry | None]]:
-    """The members of an ensemble by name, each with its run if it is among ``entries``.
+    """The members of an ensemble by name, each with its run if one of ``entries`` fits.
 
-    Fingerprints of retrievers in the manifest identify the members, else the files that it names, else their
-    names; if several runs fit, the member has no run.
+    They are found by the fingerprints of retrievers, else by files, else by names.
     """
     if entry.info is None:
         return []
@@ -101,7 +93,6 @@ def members_of(entry: AnyEntry, entries: Sequence[AnyEntry]) -> list[tuple[str, 
 
 
 def rank_of(value: str | None, known: Sequence[str]) -> int:
-    """The rank of a value in a fixed order; unknown values come last."""
     return known.index(value) if value in known else len(known)
 
 
@@ -110,7 +101,6 @@ class DataGroup:
     """The runs of one data set and split.
 
     Attributes:
-        name: Name of the data set's folder.
         split: The split of the qrels, and how many first queries of it.
         qrels: Their judgements; every list of values follows this order.
         seen: Passages that are gold of a training query; None if unknown.
@@ -132,16 +122,10 @@ def load_groups(
     split: str | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> list[DataGroup]:
-    """Read runs and their data sets.
+    """Read JSONL or TREC runs, one group a data set, in the order of the first run of each.
 
-    Args:
-        files: JSONL or TREC runs.
-        data: Data set folder of runs without a manifest, or with a manifest that names a missing folder.
-        split: The split of the qrels; None takes the split in the manifests, or ``test``.
-        labels: File -> what the page calls its run, in place of the name in its manifest.
-
-    Returns:
-        One group a data set, in the order of the first run of each.
+    ``data`` is the folder of runs whose manifest is missing or names a missing one. ``split``: None takes
+    the manifests', or ``test``. ``labels``: file -> the name on the page.
     """
     if not files:
         raise ConfigError("no run is given; name at least one .jsonl or .trec file.")
@@ -172,7 +156,6 @@ def load_groups(
 def _group(
     name: str, placed: Sequence[tuple[Run, Path]], split: str | None, labels: Mapping[str, str]
 ) -> DataGroup:
-    """The runs of one data set, each given with its folder."""
     runs = [run for run, _ in placed]
     stated = [(run, run.info) for run in runs if run.info is not None]
     splits = {info.split: run for run, info in reversed(stated) if info.split is not None}

@@ -1,10 +1,9 @@
 """What retrievers lose on perturbed queries, and what a corpus that grows without training does to them.
 
-Both retrieve with folders, and give the rows of a table. Perturbations: :mod:`grls.data.perturbed`. A corpus
-grows in the order of its file, in equal parts: the folder is cut back to the first part, and each further
-part is added by :func:`~grls.retrieve.update.update_folder`, which trains nothing. A query takes part as soon
-as all its gold passages have arrived. Forgetting is what the queries of earlier parts have lost since then;
-it includes that a larger corpus is harder to search.
+Perturbations: :mod:`grls.data.perturbed`. A corpus grows in the order of its file, in equal parts, by
+:func:`~grls.retrieve.update.update_folder`. A query takes part as soon as all its gold passages have
+arrived. Forgetting is what the queries of earlier parts have lost since then, also because a larger corpus
+is harder to search.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ DRAWS = 3
 def _values(
     retriever: Retriever, queries: Sequence[Query], qrels: Qrels, measure: str, k: int, own: Set[str]
 ) -> dict[str, float]:
-    """Query -> its value, for judged queries."""
     results = retrieve_results(retriever, queries, k, [None] * len(queries), own) if queries else []
     rankings = {result.query_id: [hit.id for hit in result.hits] for result in results}
     judged = {q.id: qrels[q.id] for q in queries}
@@ -78,7 +76,6 @@ def stress_table(
     queries: int,
     seed: int,
 ) -> Table:
-    """The table of :func:`losses`; a system has those of each of its seeds."""
     rows = []
     for name, seeds in systems.items():
         cells = [Cell(name), Cell(f"{100 * fmean(found['clean'][0] for found in seeds):.1f}")]
@@ -110,18 +107,9 @@ def grow(
     place: Path,
     opening: Opening,
 ) -> list[tuple[Cell, ...]]:
-    """Let the corpus of a retriever arrive in parts; returns the row of each step.
+    """Let the corpus of a retriever folder arrive in parts; returns a row for each step.
 
-    Args:
-        folder: The retriever folder, over the whole corpus; it stays as it is.
-        corpus: The corpus.
-        queries: The queries.
-        qrels: Their judgements.
-        parts: Number of parts; the last step removes the last one again.
-        measure: The measure.
-        k: Hits of each query.
-        place: An empty folder for the folders of the steps.
-        opening: How they are opened.
+    The last step removes the last part again. ``place``: an empty folder for the folders of the steps.
     """
     if len(corpus) < parts:
         raise ConfigError(
@@ -173,7 +161,6 @@ def grow(
 
 
 def growth_table(rows: Mapping[str, Sequence[tuple[Cell, ...]]], measure: str) -> Table:
-    """The table of :func:`grow`, for each retriever."""
     heads = (
         "retriever", "step", "passages", "queries, old", f"{measure}, old", "forgetting", "queries, new",
         f"{measure}, new", "seconds of update", "hits of removed",

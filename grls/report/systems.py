@@ -1,9 +1,7 @@
 """The table of an experiment: systems beside each other on the same queries, and what others have published.
 
-A system has one run, or several that differ in their seed. Its value of a query is then the mean over the
-runs, and the table has the standard deviation of the means of the runs. Differences are paired by query
-(:mod:`grls.evaluation.significance`). Rows that are quoted from a file have their source beside them and take
-part in no test.
+A system has runs that differ in their seed: its value of a query is their mean. Differences are paired by
+query (:mod:`grls.evaluation.significance`). Quoted rows take part in no test.
 """
 
 from __future__ import annotations
@@ -85,11 +83,9 @@ class SystemScores(NamedTuple):
 def compare_systems(
     systems: Mapping[str, Sequence[SystemRun]], baseline: str | None
 ) -> tuple[SystemScores, ...]:
-    """The rows of a table: the means of each system, compared with the baseline in each measure.
+    """The means of each system, and in each measure the difference to the ``baseline``, if there is one.
 
-    Args:
-        systems: Name -> its runs, over the same queries in the same order.
-        baseline: The system that the others are compared with; None: no comparison.
+    All systems have runs over the same queries in the same order.
     """
     values: dict[str, dict[str, list[float]]] = {}
     for name, runs in systems.items():
@@ -147,7 +143,6 @@ class ExperimentTable:
     data: str = ""
 
     def __getitem__(self, name: str) -> SystemScores:
-        """The scores of the system of this name."""
         rows = {row.name: row for row in self.rows}
         if name not in rows:
             raise KeyError(f"{name!r} is none of the systems {', '.join(rows)}")
@@ -160,10 +155,9 @@ class ExperimentTable:
         return self.table().html()
 
     def table(self, compact: bool = False) -> Table:
-        """The table as text: means and differences in points.
+        """The table as text, means and differences in points.
 
-        Where it is ``compact``, for a page of a paper, it has no costs, and a mark at what differs from the
-        baseline in place of differences and p.
+        ``compact``, for a paper: without costs, and with a mark in place of differences and p.
         """
         hits = "" if self.k is None else f", {counted(self.k, 'hit')} each"
         caption = f"{f'{self.data}: ' if self.data else ''}{counted(self.queries, 'query')}{hits}; "
@@ -234,7 +228,7 @@ class ExperimentTable:
         return records
 
     def to_frame(self) -> pd.DataFrame:
-        """The :meth:`records` as a data frame of pandas with one row a system."""
+        """The :meth:`records` as a data frame of pandas, one row a system."""
         import pandas as pd
 
         records = self.records()
@@ -242,7 +236,7 @@ class ExperimentTable:
         return pd.DataFrame([*records.values()], index=index, dtype=float)
 
     def csv(self) -> str:
-        """The :meth:`records` as CSV, one row a system; quoted rows have their source in the last column."""
+        """The :meth:`records` as CSV, one row a system; quoted rows end with their source."""
         stream = io.StringIO()
         lines: list[dict[str, Any]] = [
             {"system": row.name, **values, "tokens": row.tokens, "minutes": row.minutes, "source": row.source}
@@ -263,12 +257,8 @@ def systems_table(
 ) -> ExperimentTable:
     """The table of the runs of a data set.
 
-    Args:
-        group: The runs.
-        systems: Label of a run -> the name of its system, in the order of the rows.
-        measures: Names of measures, see :func:`~grls.evaluation.measures.measure_names`.
-        baseline: The system that the others are compared with; None: the best by the first measure.
-        quoted: Rows of others.
+    ``systems``: label of a run -> its system, in the order of the rows. ``baseline``: None takes the best
+    system by the first measure.
     """
     by_label = {run.label: run for run in group.runs}
     called = {name: shared_name(name, [run.reach for run in group.runs]) for name in measures}
@@ -304,20 +294,13 @@ def systems_table(
 
 
 class Quoted(NamedTuple):
-    """Rows of others, as :func:`read_quoted` reads them.
-
-    Attributes:
-        rows: The rows.
-        counts: ``queries`` and ``passages`` of the published set -> number; without what the file leaves out.
-        file: The file.
-    """
+    """Rows of others, and how many ``queries`` and ``passages`` their set has, where that is known."""
 
     rows: tuple[SystemScores, ...]
     counts: Mapping[str, int]
     file: Path
 
     def tell_counts(self, queries: int, passages: int) -> None:
-        """Warn if the published figures are over another number of queries or passages."""
         for name, number in (("queries", queries), ("passages", passages)):
             if self.counts.get(name, number) != number:
                 log.warning(
@@ -332,12 +315,11 @@ _OPTIONAL = ("queries", "passages", "setting")
 
 
 def read_quoted(path: str | Path) -> Quoted:
-    """Read rows of others from a file of JSON.
+    """Read rows of others from a JSON file.
 
-    The file: ``{"set", "queries", "passages", "rows": [{"system", "points", "source", "setting"}]}``; ``set``
-    is the name of the data set, for people. ``points`` are measures in percent, as papers print them
-    (``{"R@5": 63.8}``); ``source`` is the paper and table, or the thread; ``setting`` says what a reader must
-    know. The two counts and ``setting`` may be left out.
+    ``{"set", "queries", "passages", "rows": [{"system", "points", "source", "setting"}]}``; ``points`` are
+    measures in percent (``{"R@5": 63.8}``), ``source`` is the paper and table. The counts and ``setting``
+    (what a reader must know) may be left out.
     """
     file = Path(path)
     content = _checked_fields(read_json(file), _OF_FILE, file, "the file")
@@ -366,7 +348,6 @@ def read_quoted(path: str | Path) -> Quoted:
 
 
 def _checked_fields(record: Any, fields: Mapping[str, type], file: Path, where: str) -> dict[str, Any]:
-    """An object with these fields alone, each of its type."""
     if not isinstance(record, dict):
         raise DataError(f"{where}: expected an object with {', '.join(fields)}, got {record!r}.", file)
     for name in record:

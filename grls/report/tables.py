@@ -31,7 +31,6 @@ def recall_table(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int | No
 
 
 def measures_table(groups: Sequence[MeasuredGroup]) -> Table | None:
-    """The standard measures of every run; None without measures."""
     names = dict.fromkeys(name for g in groups for run in g.runs for name in run.report.get("measures", {}))
     if not names:
         return None
@@ -165,17 +164,14 @@ REACH = (
 
 
 def system(run: Measured) -> str:
-    """The kind of retriever, as the page names it."""
     return SYSTEMS.get(run.system, NONE)
 
 
 def steps(run: Measured) -> str:
-    """Single, ranked, fixed or dynamic; a dash if unknown."""
     return run.steps or NONE
 
 
 def identity(run: Measured) -> Key:
-    """The heading cells of a run's row."""
     return run.label, system(run), steps(run)
 
 
@@ -192,14 +188,13 @@ def across(
 ) -> Table | None:
     """A table with a group of columns for each data set; None without a row.
 
-    Rows of several data sets are one if their heading cells are equal. With ``by``, rows are sorted by their
-    mean of that metric over data sets, best first; rows without it come last.
+    Rows of several data sets are one if their heading cells are equal. With ``by``, rows are sorted by
+    their mean of that metric, best first.
     """
     filled = [(group, rows) for group in groups if (rows := rows_of(group))]
     groups, rows_by_group = [group for group, _ in filled], [rows for _, rows in filled]
 
     def order(key: Key) -> tuple[Any, ...]:
-        """The order of rows: by system and steps as in the paper, else in the order of the runs."""
         named = dict(zip(stubs, key, strict=True))
         if "ensemble" in named:
             return (0,)
@@ -240,14 +235,9 @@ def significance_table(
     baseline: str | None = None,
     seed: int = 0,
 ) -> Table | None:
-    """Every run against a reference run, tested query by query; None if fewer than two runs have values.
+    """Every run tested against a reference run, query by query; None if fewer than two runs have values.
 
-    Args:
-        group: The data set.
-        metric: The name of the metric.
-        values: A run -> one value a query; None for a run without values.
-        baseline: Label of the reference run; the best run if it is None or has no values.
-        seed: Seed of the resampling.
+    ``values``: a run -> one value a query. ``baseline``: label of the reference run; else the best run.
     """
     measured = [(run, scores) for run in group.runs if (scores := values(run)) is not None]
     if len(measured) < 2:
@@ -279,7 +269,6 @@ def significance_table(
 
 
 def _compared(found: tuple[Comparison, float] | None) -> tuple[Cell, ...]:
-    """Cells of a comparison and its corrected p."""
     if found is None:
         return (Cell("reference"), Cell(NONE), Cell(NONE), Cell(NONE))
     result, corrected = found
@@ -306,8 +295,8 @@ def overlap(
 ) -> float | None:
     """Mean Jaccard overlap of the first k passages of two runs: |A ∩ B| / |A ∪ B|; None without such a query.
 
-    ``gold``: gold passages of each query; then only they count. The mean is over the queries for which at
-    least one of the runs has a passage that counts.
+    With ``gold``, only gold passages count. Queries for which neither run has a passage that counts are
+    left out.
     """
     shares = []
     for n, hits in enumerate(zip(first, second, strict=True)):

@@ -1,9 +1,7 @@
 """Several runs that are to be fused or compared: read together, refused where they do not belong together.
 
-Runs belong together when they are over the same corpus and answer the same queries. Where they have
-manifests, the fingerprints tell; where they have none, the ids do. A query that one run lacks is never
-dropped: it is refused, or scored as empty with a warning. The module knows neither metrics nor how runs are
-fused.
+They belong together if they are over the same corpus and answer the same queries, by the fingerprints of
+their manifests, else by ids. A query that one run lacks is refused, or scored as empty with a warning.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ Missing = Literal["refuse", "empty"]
 
 
 def load_runs(paths: Sequence[str | Run]) -> list[Run]:
-    """Read runs that belong together: JSONL of ours or TREC runs; a loaded run is taken as it is."""
+    """Read runs that belong together; a loaded run is taken as it is."""
     refuse_repeated(paths)
     runs = [run if isinstance(run, Run) else Run.load(run) for run in paths]
     for first, second in combinations(runs, 2):
@@ -43,7 +41,7 @@ def load_runs(paths: Sequence[str | Run]) -> list[Run]:
 
 
 def refuse_repeated(runs: Iterable[str | Run]) -> None:
-    """Refuse (ConfigError) a run that is given twice; ``NAME.trec`` and ``NAME.jsonl`` are one run."""
+    """Refuse a run that is given twice; ``NAME.trec`` and ``NAME.jsonl`` are one run."""
     seen: dict[Path, str] = {}
     for run in runs:
         file = run.path if isinstance(run, Run) else run
@@ -58,11 +56,7 @@ def refuse_repeated(runs: Iterable[str | Run]) -> None:
 def refuse_other_data(
     run: Run, data: str | Path, corpus: Corpus, queries: Mapping[str, Sequence[Query]]
 ) -> None:
-    """Refuse (MismatchError) a run whose manifest says that it is of another corpus, or of other queries.
-
-    ``queries``: queries of the data set by their name in the error; the run may answer any of the lists.
-    Without a list its queries are not checked.
-    """
+    """Refuse a run whose manifest names another corpus, or queries of none of the given lists."""
     info = run.info
     if info is None:
         return
@@ -79,7 +73,6 @@ def refuse_other_data(
 
 
 def refuse_unknown_passages(runs: Iterable[Run], corpus: Corpus) -> None:
-    """Refuse (DataError) runs with a passage that the corpus does not have."""
     for run in runs:
         found = {hit.id for hits in run.rankings.values() for hit in hits}
         found |= {hit.id for chain in run.chains.values() for hit in chain.hits}
@@ -127,14 +120,10 @@ def judged_queries(
 
 
 def complete_runs(runs: Sequence[Run], queries: Sequence[str] | None, missing: Missing) -> list[Run]:
-    """Every run with results for every query.
+    """Every run with results for the same queries, in the same order.
 
     ``queries`` are the ids, where they are known; a query that a run lacks is then scored as empty, with a
     warning. None: the queries that the runs answer; ``missing`` says what to do where these differ.
-
-    Returns:
-        Runs that all hold the same queries, in the same order. Where a run holds chains, each query has
-        one, empty where it was not answered.
     """
     if queries is None:
         for second in runs[1:]:
@@ -171,12 +160,8 @@ def complete_runs(runs: Sequence[Run], queries: Sequence[str] | None, missing: M
 class QuerySet(NamedTuple):
     """The queries of a data set that runs answer, as options or manifests say.
 
-    Attributes:
-        data: The data set folder.
-        split: Which of its queries; None for all, or where unknown.
-        corpus: Its corpus.
-        queries: The queries; None where nothing says which, so that the runs must.
-        limit: Number of first queries of the split; None for all.
+    ``queries``: None where nothing says which, so that the runs must. ``split`` and ``limit``: None for
+    all.
     """
 
     data: str
@@ -187,15 +172,11 @@ class QuerySet(NamedTuple):
 
     @property
     def ids(self) -> list[str] | None:
-        """Ids of the queries, where they are known."""
         return None if self.queries is None else [query.id for query in self.queries]
 
 
 def find_asked(runs: Sequence[Run], data: str | None, split: str | None) -> QuerySet | None:
-    """The queries that runs answer: as the options say, else as their manifests do.
-
-    None where neither names a data set.
-    """
+    """The queries that runs answer, by the options or their manifests; None if no data set is named."""
     named = next((run for run in runs if run.info is not None and run.info.data), None)
     info = named.info if named is not None else None
     if data is None:
@@ -223,9 +204,9 @@ def find_asked(runs: Sequence[Run], data: str | None, split: str | None) -> Quer
 
 
 def save_for(run: Run, output: str, query_set: QuerySet | None) -> str:
-    """Save a run that was made of others (fused, cut), with data set, split and fingerprints of its queries.
+    """Save a run that was made of others (fused, cut); returns a line for the user.
 
-    Where its queries are not known there is a TREC run alone, without texts. Returns a line for the user.
+    Where its queries are not known there is a TREC run alone, without texts.
     """
     if query_set is None or run.info is None:
         return run.save(output)
@@ -248,7 +229,7 @@ def save_for(run: Run, output: str, query_set: QuerySet | None) -> str:
 
 
 def refuse_to_replace(output: str, runs: Sequence[str], query_set: QuerySet | None) -> None:
-    """Refuse (ConfigError) an output that would overwrite an input, or leave an earlier run's JSONL there."""
+    """Refuse an output that would overwrite an input, or leave an earlier run's JSONL there."""
     refuse_own_output(output, runs)
     if query_set is None and Path(f"{output}.jsonl").exists():
         raise ConfigError(

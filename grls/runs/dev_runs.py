@@ -1,4 +1,4 @@
-"""Runs for development queries: what weights, or the end of rankings, are tuned on."""
+"""Runs for development queries, on which weights are tuned."""
 
 from __future__ import annotations
 
@@ -14,14 +14,7 @@ from grls.runs.run import Run, first_ids
 
 @dataclass(frozen=True)
 class DevRuns:
-    """Runs to tune on.
-
-    Attributes:
-        runs: Of every member, for the same queries.
-        gold: Query id -> gold passages.
-        split: Where the queries are from.
-        passages: Size of the corpus; None: unknown.
-    """
+    """Runs of every member for the same queries, with the gold passages of these."""
 
     runs: list[Run]
     gold: dict[str, list[str]]
@@ -34,8 +27,8 @@ class DevRuns:
     ) -> DevRuns:
         """Read runs for development queries, with their gold.
 
-        ``paths`` has one for each of the members that are tuned, in their order; they answer the queries of a
-        split (None: as their manifests say, or else dev) of the members' data set.
+        ``paths`` has one for each of ``members``. ``split``: None takes that of their manifests, or else
+        dev.
         """
         if query_set is None:
             raise ConfigError(
@@ -68,7 +61,6 @@ class DevRuns:
         return cls(complete_runs(runs, list(gold), "refuse"), gold, dev.split, len(query_set.corpus))
 
     def refuse_shared_queries(self, run: Run) -> None:
-        """Refuse (ConfigError) to tune on queries that are reported."""
         shared = self.gold.keys() & run.rankings.keys()
         if shared:
             raise ConfigError(

@@ -1,14 +1,10 @@
 """The manifest of a run, retrieval portion by portion, and the files of a run.
 
-A run of results is a TREC run, JSONL with the texts, and a manifest, ``NAME.info.json`` beside ``NAME.trec``
-and ``NAME.jsonl``. Runs that are fused or compared must be of the same corpus and the same queries. A TREC
-run says neither, so the manifest has both fingerprints, and the checksums of the two files: a manifest that
-was left behind by another run is refused. A run of another tool has no manifest; its ids are checked instead.
-
-While a run is retrieved, the results of all portions stand in ``OUTPUT.retrieved.jsonl``
-(:mod:`grls.io.resumable`), so that a killed run goes on. The run is saved from there, query by query, so
-memory does not grow with the queries. A run of one portion needs no such file. The module does not know how a
-query is answered.
+A run is ``NAME.trec``, ``NAME.jsonl`` with the texts, and the manifest ``NAME.info.json`` with the
+fingerprints of corpus and queries and the checksums of the other files, so that a manifest left by another
+run is refused. While a run is retrieved, ``OUTPUT.retrieved.jsonl`` keeps the results
+(:mod:`grls.io.resumable`), so that a killed run goes on and memory does not grow. A run of one portion
+needs no such file.
 """
 
 from __future__ import annotations
@@ -43,7 +39,7 @@ ENDINGS = (".trec", ".jsonl")
 
 @dataclass(frozen=True)
 class RunInfo:
-    """The manifest of a run: data, retriever, options and files.
+    """The manifest of a run: data, retriever, options and files. A text is empty where it is unknown.
 
     Args:
         system: What retrieved: ``generator``, ``biencoder``, ``bm25``, ``hybrid``, ``ensemble``, or another
@@ -51,25 +47,22 @@ class RunInfo:
         name: What reports call the run.
         steps: ``single``, ``ranked`` (a ranking by hops), ``fixed`` (a number of hops) or ``dynamic`` (hops
             until DONE).
-        corpus: Fingerprint of the corpus (:attr:`grls.data.corpus.Corpus.fingerprint`); empty where unknown.
-        queries: Fingerprint of the queries (:func:`fingerprint_queries`); empty where unknown.
-        data: The data set folder as the option named it; empty where unknown.
+        corpus: Fingerprint of the corpus (:attr:`grls.data.corpus.Corpus.fingerprint`).
+        queries: Fingerprint of the queries (:func:`fingerprint_queries`).
+        data: The data set folder as the option named it.
         split: Which queries; None for all.
         score_mode: What the scores mean.
-        stages: Training stages of the model (``memorise``, ``retrieve``, ``biencoder``); none where it is
-            used untrained.
+        stages: Training stages of the model (``memorise``, ``retrieve``, ``biencoder``).
         members: Names of the runs or retrievers of an ensemble.
         seconds: Wall-clock seconds of the retrieval, loading left out.
         options: The options that matter, for the record.
         files: Ending -> SHA-256 of the files this belongs to; filled in by :func:`write_info`.
-        retriever: Fingerprint of the retriever and its filters; empty where unknown.
-        member_retrievers: As ``retriever``, of the ``members`` of an ensemble; empty where unknown.
+        retriever: Fingerprint of the retriever and its filters.
+        member_retrievers: As ``retriever``, of the ``members`` of an ensemble.
         limit: How many first queries of the split; None for all.
-        computed_tokens: Tokens that language models read and wrote for all queries (encoders and BM25: 0);
-            None where unknown.
+        computed_tokens: Tokens that language models read and wrote for all queries; None where unknown.
         index_seconds: Seconds that the index took; None where unknown.
-        search: The search that decoded and its device, ``fast on cpu``; empty where unknown, or where nothing
-            is decoded.
+        search: The search that decoded and its device, ``fast on cpu``; empty where nothing is decoded.
     """
 
     system: str
@@ -94,12 +87,10 @@ class RunInfo:
 
     @property
     def query_set(self) -> str:
-        """The queries in words: data set, split, and the number of its first ones."""
         return f"{self.data}, {which_queries(self.split, self.limit)}"
 
 
 def which_queries(split: str | None, limit: int | None) -> str:
-    """Queries of a data set in words, by their split (None: all) and the number of its first ones."""
     queries = "all queries" if split is None else f"split {split}"
     return queries if limit is None else f"the first {limit:,} of {queries}"
 
@@ -118,20 +109,17 @@ def differ(fingerprint: str, other: str) -> bool:
 
 
 def info_file(run: str | Path) -> Path:
-    """The manifest's path for a run (``NAME.trec``, ``NAME.jsonl``) or for ``NAME``."""
     path = Path(run)
     return path.with_name((path.stem if path.suffix in ENDINGS else path.name) + ".info.json")
 
 
 def write_info(output: str | Path, info: RunInfo, endings: Sequence[str] = ENDINGS) -> None:
-    """Write ``OUTPUT.info.json`` for the run files of that name, those with ``endings``."""
     files = {end: Path(f"{output}{end}") for end in endings}
     sums = {end: sha256(file) for end, file in files.items() if file.is_file()}
     write_json(f"{output}.info.json", {"format": FORMAT, **asdict(replace(info, files=sums))})
 
 
 def read_info(run: str | Path) -> RunInfo | None:
-    """The manifest of a run; None where it has none."""
     file = info_file(run)
     if not file.is_file():
         return None
@@ -160,7 +148,7 @@ def read_info(run: str | Path) -> RunInfo | None:
 
 
 def split_asked(run: str, info: RunInfo | None, split: str | None) -> str:
-    """The split of a run: that of its manifest, else the one that is asked for, else ``test``."""
+    """The split of a run: that of its manifest, else ``split``, else ``test``."""
     made_for = None if info is None else info.split
     if None not in (split, made_for) and split != made_for:
         raise MismatchError(
@@ -175,13 +163,10 @@ PORTION = 512
 
 
 class Portions(NamedTuple):
-    """The results of all portions.
+    """The results of all portions, for each query in order; ``retrieved`` may be walked again.
 
-    Attributes:
-        retrieved: For each query, in their order; can be walked again and again.
-        seconds: Wall-clock seconds, with the seconds of earlier, killed runs.
-        tokens: Tokens that language models computed, likewise; None where unknown.
-        file: The file that holds them until they are saved, if there is one.
+    Seconds and tokens (None: unknown) include those of earlier, killed runs. ``file`` holds the results
+    until they are saved.
     """
 
     retrieved: Iterable[Retrieved]
@@ -191,13 +176,10 @@ class Portions(NamedTuple):
 
 
 class KeptResults:
-    """The results in files, read anew whenever they are walked.
+    """The results in files with a record a query, read anew whenever they are walked.
 
-    Args:
-        files: Files with a record a query, in their order: of a run, where more may follow, or of its shards
-            (:func:`write_retrieved`).
-        queries: The queries.
-        read: The results of a query by its record; None: as :func:`in_portions` keeps them.
+    A growing file may hold more records than there are queries. ``read``: None reads records of
+    :func:`in_portions`.
     """
 
     def __init__(
@@ -231,7 +213,6 @@ class KeptResults:
 
 
 def write_retrieved(retrieved: Iterable[Retrieved], file: Path) -> None:
-    """Write the results of a shard to a file, a query a line."""
     with file.open("w", encoding="utf-8", newline="\n") as stream:
         for result in retrieved:
             write_line(stream, _record(result))
@@ -245,8 +226,7 @@ def in_portions(
 ) -> Portions:
     """Retrieve for all queries, and go on where a killed run of the same settings stopped.
 
-    ``settings`` returns everything that the results depend on, as JSON values, ``retrieve`` the results of a
-    slice of the queries.
+    ``settings`` returns everything that the results depend on, as JSON values.
     """
     path = Path(f"{output}.retrieved.jsonl")
     begun = perf_counter()
@@ -277,7 +257,7 @@ def in_portions(
 
 
 def _record(result: Retrieved) -> Record:
-    """The record of a result; hits are left out where the chain tells them."""
+    """The record of a result; hits are left out if the chain tells them."""
     record: Record = {"query_id": result.query_id}
     if result.chain is None or result.hits != chain_ranking(result.chain):
         record["hits"] = as_pairs(result.hits)
@@ -303,14 +283,11 @@ def save_retrieved(
     retrieved: Iterable[Retrieved],
     info: RunInfo,
 ) -> str:
-    """Write ``output.jsonl``, ``output.trec`` and ``output.info.json``.
+    """Write ``output.jsonl``, ``output.trec`` and ``output.info.json``; returns a line for the user.
 
-    A fixed number of hops is a ranking: it has no DONE to miss. So only dynamic chains are written as chains,
-    and chains that may repeat a passage, which no ranking says (pooled chains are one ranking). Where an id
-    holds white space there is no TREC run, and a warning says so: JSONL holds everything.
-
-    ``retrieved`` has the result of each query, in their order, and is walked more than once. Returns a line
-    for the user.
+    A fixed number of hops is written as a ranking. Dynamic chains are written as chains, and so are chains
+    that may repeat a passage. An id with white space has no place in a TREC run: then a warning says that
+    only JSONL is written.
     """
     dynamic = info.steps == "dynamic"
     repeats = info.options.get("repeat") is True and info.options.get("pool") is not True
@@ -344,7 +321,7 @@ def save_retrieved(
 
 
 def refuse_own_output(output: str, runs: Sequence[str]) -> None:
-    """Refuse (ConfigError) an output that would overwrite a run that is read, or that can be no name."""
+    """Refuse an output that would overwrite a run that is read, or that can be no name."""
     refuse_unwritable(output)
     for run in runs:
         if info_file(run).resolve() == Path(f"{output}.info.json").resolve():

@@ -7,10 +7,9 @@ A line for every query, answered or not::
      "chain": {"done", "score", "hops": [{"id", "score"}]}}
 
 ``chain`` stands where the query was answered hop by hop until DONE, or where hops may repeat a passage; its
-scores are the hops' own, while the scores of ``hits`` are the ranking's. DONE takes no rank and
-is not in ``hits``. ``score_mode`` names what a score means: ``renormalized`` or ``full`` for a generative
-retriever, otherwise the name of the retriever (``bm25``); after ``, expected-f1``, the score of a passage
-is the logarithm of its probability. The module knows no metric.
+scores are those of the hops, while ``hits`` have those of the ranking. DONE is not in ``hits``.
+``score_mode`` says what a score means: ``renormalized`` or ``full`` for a generator, otherwise the name of
+the retriever; after ``, expected-f1`` it is the logarithm of the passage's probability.
 """
 
 from __future__ import annotations
@@ -33,13 +32,7 @@ _BATCH = 512  # queries whose texts are in memory together
 
 
 class Retrieved(NamedTuple):
-    """The passages that were retrieved for a query.
-
-    Attributes:
-        query_id: The query.
-        hits: Best first, without DONE.
-        chain: Where the query was answered hop by hop.
-    """
+    """The passages that were retrieved for a query, best first and without DONE, and its chain of hops."""
 
     query_id: str
     hits: list[Hit]
@@ -47,7 +40,6 @@ class Retrieved(NamedTuple):
 
     @classmethod
     def ranked(cls, query_id: str, hits: Iterable[Hit]) -> Retrieved:
-        """A ranking; DONE is left out."""
         return cls(query_id, without_done(hits))
 
     @classmethod
@@ -56,7 +48,6 @@ class Retrieved(NamedTuple):
         return cls(query_id, chain_ranking(chain) if hits is None else without_done(hits), chain)
 
     def without_own(self) -> Retrieved:
-        """Without the passage that has the query's id."""
         hits = [hit for hit in self.hits if hit.id != self.query_id]
         if self.chain is None:
             return self._replace(hits=hits)
@@ -71,10 +62,7 @@ def write_results(
     score_mode: str,
     retrieved: Iterable[Retrieved],
 ) -> None:
-    """Write JSONL with the evidence text, atomically; the texts of a few queries are in memory at a time.
-
-    ``retrieved`` has the result of each query, in their order.
-    """
+    """Write JSONL with the evidence text, atomically; few texts are in memory at a time."""
     rest = zip(queries, retrieved, strict=True)
     with atomic_file(path) as stream:
         while pairs := list(islice(rest, _BATCH)):
@@ -101,7 +89,7 @@ def write_results(
 
 
 def read_results(path: str | Path) -> Iterator[tuple[str, Retrieved]]:
-    """Score mode and results of every line of a file; texts are left out, for the corpus has them."""
+    """Score mode and results of every line of a file, without texts."""
     file = Path(path)
     known_ids: set[str] = set()
     known_mode = ""
@@ -129,17 +117,15 @@ def read_results(path: str | Path) -> Iterator[tuple[str, Retrieved]]:
 
 
 def as_pairs(hits: Sequence[Hit]) -> list[list[Any]]:
-    """Hits as JSON values."""
     return [[hit.id, float(hit.score)] for hit in hits]
 
 
 def as_hits(pairs: Sequence[Sequence[Any]]) -> list[Hit]:
-    """Hits from JSON values."""
     return [Hit(name, score) for name, score in pairs]
 
 
 def known_passages(corpus: Corpus, ids: Iterable[str]) -> dict[str, Passage]:
-    """Passage id -> passage, for those of ``ids`` that the corpus has; it may lack gold passages."""
+    """Passage id -> passage, for the ids that the corpus has; it may lack gold passages."""
     names = list(dict.fromkeys(ids))
     numbers = dict(zip(names, corpus.numbers(names), strict=True))
     known = {name: number for name, number in numbers.items() if number is not None}
@@ -147,7 +133,6 @@ def known_passages(corpus: Corpus, ids: Iterable[str]) -> dict[str, Passage]:
 
 
 def find_passages(corpus: Corpus, ids: Iterable[str]) -> dict[str, Passage]:
-    """Passage id -> passage, for all of ``ids``."""
     names = list(dict.fromkeys(ids))
     passages = known_passages(corpus, names)
     refuse_unknown(names, passages, "passage", corpus.source)
@@ -155,7 +140,6 @@ def find_passages(corpus: Corpus, ids: Iterable[str]) -> dict[str, Passage]:
 
 
 def passage_texts(corpus: Corpus, ids: Iterable[str]) -> dict[str, str]:
-    """Passage id -> text, for all of ``ids``; errors as :func:`find_passages`."""
     return {passage.id: passage.text for passage in find_passages(corpus, ids).values()}
 
 

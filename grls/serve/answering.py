@@ -1,7 +1,7 @@
 """The language model of a server, with the thread that it answers in.
 
-A question becomes a job of this thread. Its searches go through the queue of the retriever, where they share
-batches with other searches. An answer whose client has gone is ended.
+Its searches go through the queue of the retriever, where they share batches with other searches. An
+answer whose client has gone is ended.
 """
 
 from __future__ import annotations
@@ -44,11 +44,8 @@ from grls.serve.worker import BatchKey, GivenUpError, Job, SearchJob, ShutdownEr
 class Answering:
     """Answers questions, one batch at a time.
 
-    Args:
-        options: Model and options.
-        device: The device of the model.
-        watch: Called after each batch with its number of questions and its seconds.
-        trace: Makes the trace of a question; None: no traces.
+    ``watch`` is called after each batch with its number of questions and its seconds. ``trace`` makes the
+    trace of a question.
     """
 
     def __init__(
@@ -116,7 +113,6 @@ class Answering:
             return [answer_record(*pair, corpus) for pair in zip(queries, answer(queries), strict=True)]
 
     def _by_program(self, jobs: Sequence[AnswerJob], retriever: QueuedRetriever) -> list[Record]:
-        """The records of questions that a program of demonstrate-search-predict answers at the same time."""
         answer_key, dsp, corpus = jobs[0].answer_key, self.options.dsp, retriever.corpus
         limit = answer_key.max_new_tokens
         lm = self._lm if limit is None else self._lm.copy(max_tokens=limit)
@@ -146,7 +142,7 @@ _ended = Lock()
 class QueuedRetriever:
     """Searches through the queue of a version, with the hops and the filter of a request.
 
-    The searches share batches with other requests. They end once ``gone`` says that the client has gone.
+    They end once ``gone`` says that the client has gone.
     """
 
     def __init__(
@@ -156,24 +152,19 @@ class QueuedRetriever:
 
     @property
     def kind(self) -> str:
-        """The kind of the retriever."""
         return self.retriever.kind
 
     @property
     def corpus(self) -> Corpus:
-        """The corpus of the retriever."""
         return self.retriever.corpus
 
     def describe(self) -> Description:
-        """The description of the retriever."""
         return self.retriever.describe()
 
     def fingerprint(self) -> str:
-        """The fingerprint of the retriever."""
         return self.retriever.fingerprint()
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
-        """The hits of queries, under the filter of the request."""
         if allow is not None:
             raise ConfigError("the filter of a question is that of its request.")
         key = BatchKey(self.retriever, k, self._allow, pooled=True)
@@ -202,7 +193,7 @@ Record = dict[str, Any]
 
 
 class AnswerKey(NamedTuple):
-    """The fields that are equal in all questions of a batch; ``retriever`` has the hops of the request."""
+    """What all questions of a batch share; ``retriever`` has the hops of the request."""
 
     method: AnswerMethod
     version: Version
@@ -215,7 +206,7 @@ class AnswerKey(NamedTuple):
 class AnswerJob(Job):
     """A question, with the conversation before it, a turn a line; its result is the record of its answer.
 
-    Questions of one method, retriever, filter, k and length limit go together; ``answer`` answers several.
+    Questions of one key are answered together, by ``answer``.
     """
 
     def __init__(
@@ -247,7 +238,7 @@ class AnswerJob(Job):
 
 @contextmanager
 def ending_when(gone: Callable[[], bool], model: Any) -> Iterator[None]:
-    """In a block, each step of a model of this process raises :class:`GivenUpError` once ``gone`` is true."""
+    """A block in which each step of the model raises :class:`GivenUpError` once ``gone`` is true."""
     if model is None:
         yield
         return

@@ -83,7 +83,6 @@ def create_app(serving: Serving, hosts: frozenset[str] | None = None) -> FastAPI
 
 @asynccontextmanager
 async def _ending(app: FastAPI) -> AsyncIterator[None]:
-    """Run the tools with the application, and end the threads of the retrievers with it."""
     tools = getattr(app.state, "tools", None)
     async with nullcontext() if tools is None else tools.run():
         yield
@@ -106,7 +105,6 @@ register_url_convertor("any_id", _AnyId())
 
 
 def add_addresses(app: FastAPI) -> None:
-    """Add all addresses to an application."""
     post = partial(_post, app)
     post("/v1/search", answer_search, _OF_RETRIEVER, response_model=FoundBody)
     post("/v1/explain", answer_explain, _OF_RETRIEVER, response_model=ExplainedBody)
@@ -197,13 +195,11 @@ def _state(state: Serving) -> HealthBody:
 
 
 def version_body(version: Version) -> VersionBody:
-    """A version, as it is sent."""
     passages = len(version.searcher.corpus)
     return VersionBody(retriever=version.name, version=version.number, passages=passages)
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The errors of an address, for its description."""
     content = {MEDIA: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
     return {status: {"description": "An error.", "content": content} for status in statuses}
 

@@ -37,8 +37,8 @@ def guards(
 ) -> list[Middleware]:
     """The middleware of a server, from the outside to the inside.
 
-    ``hosts``: the host names that requests may have; None: any. ``admin``: the hash of the administrator's
-    token; None: no administrator.
+    ``hosts``: the host names that requests may have; None: any. ``admin``: the hash of the
+    administrator's token.
     """
     access = options.access
     keys = None if access.keys is None else read_keys(access.keys)
@@ -66,7 +66,6 @@ _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d{0,5})?")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine alone."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -76,7 +75,7 @@ def is_loopback(host: str) -> bool:
 def accepted_hosts(host: str, allowed: tuple[str, ...]) -> frozenset[str] | None:
     """The host names of a server at an address, with further names; None: any.
 
-    An address beyond this machine has any name, unless further names are given.
+    Beyond this machine any name is accepted, unless further names are given.
     """
     if ANY in allowed or not (allowed or is_loopback(host)):
         return None
@@ -95,7 +94,6 @@ class HostCheck:
         self._app, self._hosts = app, hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
         if scope["type"] == "http":
             headers = scope["headers"]
             values = [value.decode("latin-1").lower() for name, value in headers if name == b"host"]
@@ -118,9 +116,8 @@ _BODIES = 64
 class Admission:
     """Lets requests in once their bodies are there.
 
-    A body has ``limits.header`` seconds and ``limits.body`` bytes. It is read where the address takes one;
-    elsewhere, the connection drops it. While they run, requests to ``/v1`` and ``/mcp`` take one of ``most``
-    places, and bodies take room.
+    A body has ``limits.header`` seconds and ``limits.body`` bytes, and is only read where the address
+    takes one. Requests to ``/v1`` and ``/mcp`` take one of ``most`` places, and bodies take room.
     """
 
     def __init__(self, app: ASGIApp, limits: RequestLimits, most: int):
@@ -129,7 +126,6 @@ class Admission:
         self._reading: dict[asyncio.Timeout, int] = {}  # deadline of a body -> its bytes, the oldest first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on with its body, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -204,7 +200,6 @@ SHORTEST = 16
 
 
 def read_keys(file: str | Path) -> frozenset[bytes]:
-    """The hashes of the keys in a file, one a line."""
     lines = named_lines(Path(file), "an API key a line")
     for line, key in lines:
         if len(key.strip()) < SHORTEST:
@@ -213,7 +208,7 @@ def read_keys(file: str | Path) -> frozenset[bytes]:
 
 
 def read_admin_token(file: str | Path | None) -> bytes | None:
-    """The hash of the administrator's token, from a file, else from the environment; None: no token."""
+    """The hash of the administrator's token, from a file, else from the environment, if there is one."""
     if file is not None:
         ((line, token), *more) = named_lines(Path(file), "the token of the administrator")
         if more or len(token.strip()) < SHORTEST:
@@ -228,15 +223,14 @@ def read_admin_token(file: str | Path | None) -> bytes | None:
 class Gate:
     """Lets requests pass that have the key or token that they need.
 
-    Requests to ``/v1`` and ``/mcp`` need a key, those to ``/admin`` the token of the administrator. Both are
-    known by their hashes; None: no key is needed, there is no administrator.
+    Requests to ``/v1`` and ``/mcp`` need a key, those to ``/admin`` the token of the administrator. Both
+    are known by their hashes. Without ``keys`` none is needed; without a token there is no administrator.
     """
 
     def __init__(self, app: ASGIApp, keys: frozenset[bytes] | None, admin: bytes | None):
         self._app, self._keys, self._admin = app, keys, admin
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
         path = scope["path"] if scope["type"] == "http" else ""
         app, needed = self._app, ""
         if path.startswith(("/v1", "/mcp")) and self._keys is not None and _sent(scope) not in self._keys:
@@ -273,7 +267,6 @@ class JsonLines(logging.Formatter):
     """Formats records as JSON, one a line; line breaks are escaped, so no text can begin another line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
         line: dict[str, Any] = {"time": round(record.created, 3), "level": record.levelname.lower()}
         line["event"] = record.getMessage()
         line |= getattr(record, "values", {})
@@ -286,7 +279,6 @@ _LOGS = ("grls", "uvicorn", "asyncio", "mcp", "opentelemetry")
 
 
 def log_lines() -> None:
-    """Write the log of the server as lines of JSON to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     for name in _LOGS:
@@ -299,14 +291,13 @@ def log_lines() -> None:
 class RequestLog:
     """Writes a line for each request, without texts of the client, and counts it.
 
-    The line names a request by an id that the server makes, and by the template of its address.
+    The line names the request by an id of the server, and by the template of its address.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics):
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request, and log it when it ends."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -340,8 +331,8 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 class Metrics:
     """The counts of a server: requests, queues, batches, parts of searches. No label is a client's text.
 
-    Attributes:
-        waiting: Says how many requests wait for each retriever, and how many questions for a language model.
+    ``waiting`` says how many requests wait for each retriever, and how many questions for a language
+    model.
     """
 
     def __init__(self) -> None:
@@ -361,7 +352,6 @@ class Metrics:
         registry.register(self)
 
     def request(self, route: str, status: int, seconds: float) -> None:
-        """Count a request."""
         self._requests.labels(route, str(status)).inc()
         self._took.labels(route).observe(seconds)
 
@@ -372,11 +362,9 @@ class Metrics:
             self._batches.labels(retriever).observe(seconds)
 
     def parts(self, retriever: str) -> PartCounts:
-        """The counts of the parts of a retriever's searches."""
         return self._spent.setdefault(retriever, PartCounts())
 
     def answers(self, questions: int, seconds: float) -> None:
-        """Count questions that were answered together."""
         self._questions.observe(questions)
         self._answers.observe(seconds)
 
@@ -401,5 +389,4 @@ class Metrics:
         yield GaugeMetricFamily("grls_answer_queue_questions", "Questions that wait.", questions)
 
     def text(self) -> bytes:
-        """All counts in the text form of Prometheus."""
         return bytes(generate_latest(self._registry))

@@ -191,7 +191,6 @@ class FileOptions:
 
 
 def _refuse_plain(kind: Any, content: dict[str, Any], within: str = "") -> None:
-    """Refuse (ConfigError) another value than options for a group of options."""
     for name, inner in get_type_hints(kind).items():
         if is_dataclass(inner) and name in content:
             if not isinstance(content[name], dict):

@@ -1,7 +1,6 @@
 """Errors as responses: ``application/problem+json`` (RFC 9457) with the expected values and the remedy.
 
-Every error of grls has a status here. An unexpected error is logged, and its text is not sent. A fault of a
-request is told in plain words: the field, its values by the JSON schema of the request, and the value sent.
+Every error of grls has a status here. An unexpected error is logged, and its text is not sent.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ def problem(
     headers: Mapping[str, str] | None = None,
     errors: Sequence[Mapping[str, str]] = (),
 ) -> Response:
-    """The response for an error."""
     title = "Client Closed Request" if status == GONE else HTTPStatus(status).phrase
     body: dict[str, Any] = {"type": "about:blank", "title": title, "status": status}
     body |= {"detail": detail, "errors": list(errors)}
@@ -58,7 +56,6 @@ def problem(
 
 
 def status_of(error: GrlsError) -> tuple[int, dict[str, str]]:
-    """The status and further headers for an error of grls."""
     if isinstance(error, RefusalError):
         return error.status, error.headers
     if isinstance(error, QueueFullError):
@@ -75,7 +72,6 @@ def status_of(error: GrlsError) -> tuple[int, dict[str, str]]:
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Let an application answer every error with a problem."""
     app.add_exception_handler(GrlsError, _any)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _plain)
@@ -200,12 +196,10 @@ def plain_faults(errors: Sequence[Mapping[str, Any]], schema: Schema, document: 
 
 
 def listed(faults: Sequence[FaultBody]) -> str:
-    """The first faults in a sentence."""
     return "; ".join(f"{fault.field}: {fault.problem}" for fault in faults[:3])
 
 
 def _inner(part: str | int, schema: Schema, document: Schema) -> Schema | None:
-    """The schema of a field or of an item; None: the schema has no such part."""
     for option in _alternatives(schema, document):
         fields = option.get("properties", {})
         inner: Schema | None = option.get("items") if isinstance(part, int) else fields.get(part)
@@ -215,7 +209,6 @@ def _inner(part: str | int, schema: Schema, document: Schema) -> Schema | None:
 
 
 def _alternatives(schema: Schema, document: Schema) -> Iterator[Schema]:
-    """The alternative schemas of a value, with references resolved."""
     if "$ref" in schema:
         target: Any = document
         for part in schema["$ref"].removeprefix("#/").split("/"):

@@ -1,7 +1,7 @@
 """Ray Serve runs replicas of the server: it starts them, routes requests, and replaces those that die.
 
-Each replica is the application of ``grls serve`` with models of its own. A new version of a folder is loaded
-and tried by the replica that is asked for it. Then all replicas are replaced, one after the other.
+Each replica is the application of ``grls serve`` with models of its own. A new version of a folder is
+tried by the replica that is asked for it; then all replicas are replaced, one after the other.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Replicas(NamedTuple):
     Attributes:
         options: The options of each replica; its paths are the same on all machines.
         hosts: The host names that requests may have; None: any.
-        admin: The hash of the administrator's token; None: no administrator.
+        admin: The hash of the administrator's token.
         size: Number of replicas.
         cpus: Processors of a replica, which are also its threads.
         numbers: Name -> number of the version of each retriever; else 1.
@@ -72,12 +72,8 @@ class Replicas(NamedTuple):
 def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: int) -> None:
     """Serve by replicas on a Ray cluster until a signal; running requests are finished.
 
-    Args:
-        options: The options of each replica. All machines of the cluster must see its folders and files.
-        host: The address to listen at, on each machine that has a replica.
-        port: The port; 0: one that is free on this machine.
-        ray: The address of the cluster; :data:`~grls.cluster.options.LOCAL`: one on this machine.
-        count: Number of replicas.
+    All machines must see the folders and files. ``ray``: the address of the cluster, or
+    :data:`~grls.cluster.options.LOCAL`. ``port`` 0: one that is free on this machine.
     """
     with needing("ray", f"{Option('ray')}"):
         import ray as library
@@ -143,7 +139,7 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
 
 
 def with_absolute_paths(options: ServerOptions) -> ServerOptions:
-    """Options with absolute paths of folders and files, since replicas run in other folders."""
+    """Options with absolute paths, since replicas run in other folders."""
 
     def absolute(file: str | None) -> str | None:
         return None if file is None else str(Path(file).absolute())
@@ -170,7 +166,6 @@ class ReplicaError(GrlsError):
 
 @contextmanager
 def ray_errors() -> Iterator[None]:
-    """Turn errors of Ray and Ray Serve into a :class:`ReplicaError`."""
     from ray.exceptions import RayError
     from ray.serve.exceptions import RayServeException
 
@@ -198,7 +193,7 @@ def answer_of_ray(call: Callable[[], Any]) -> Any:
 
 
 def watch_replicas(seconds: float) -> None:
-    """Wait until a signal, while replicas run; Ray Serve starts those that end again, without end."""
+    """Wait until a signal, while replicas run: Ray Serve restarts those that end, without end."""
     from ray import serve
 
     ran, why = time.monotonic(), ""
@@ -220,12 +215,7 @@ def watch_replicas(seconds: float) -> None:
 
 
 def deploy(replicas: Replicas, wait: bool = True) -> None:
-    """Deploy replicas on Ray Serve; those that are deployed already are replaced, one after the other.
-
-    Args:
-        replicas: The replicas.
-        wait: Wait until they answer.
-    """
+    """Deploy replicas on Ray Serve; those that are deployed already are replaced, one after the other."""
     import ray
     from ray import serve
 
@@ -258,8 +248,6 @@ class ReloadLock:
 
 
 class Replica:
-    """A replica of the server, in a process of Ray."""
-
     def __init__(self, replicas: Replicas):
         quiet()
         log_lines()
@@ -268,7 +256,6 @@ class Replica:
         self._serving.load(replicas.numbers)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
-        """The application."""
         return create_app(self._serving, self._replicas.hosts)
 
     def check_health(self) -> None:

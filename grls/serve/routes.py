@@ -198,7 +198,6 @@ async def show_retrievers(request: Request) -> RetrieversBody:
 
 
 async def describe_retrievers(state: Serving) -> RetrieversBody:
-    """The retrievers of a server, and the limits of requests."""
     state.check_loaded()
     versions = [served.version for served in state.retrievers.values()]
     described = await run_in_threadpool(lambda: [_described(version, state.examples) for version in versions])
@@ -345,7 +344,6 @@ async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
 
 
 def _answered(key: AnswerKey, record: Record, most: int) -> AnsweredBody:
-    """The answer, as it is sent, with the texts of at most ``most`` passages of a quote."""
     quoted = [quote["passages"][:most] for quote in record["quotes"]]
     corpus = key.version.searcher.corpus
     texts = find_passages(corpus, (passage for passages in quoted for passage in passages))

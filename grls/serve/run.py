@@ -1,7 +1,7 @@
 """One process serves retrievers until a signal ends it; running requests are finished.
 
-The server listens, in a thread of its own, before the retrievers are loaded: ``/ready`` says that they are
-being loaded. The main thread loads them, so that a signal or an error ends the server then, too.
+The server listens in a thread of its own while the main thread loads the retrievers (``/ready`` says so),
+so that a signal or an error ends the server then, too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from grls.serve.start import address_of, loading, say
 
 
 def run_server(options: ServerOptions, host: str, port: int) -> None:
-    """Listen, open retrievers and serve them."""
     serving = serving_to_load(options)  # refuses wrong options before the first line
     app = create_app(serving, accepted_hosts(host, options.access.allowed_hosts))
     sockets = bound(host, port)
@@ -102,7 +101,7 @@ _SWITCH = 0.0005
 
 
 class HttpServer(uvicorn.Server):
-    """A server of an application; when it ends, requests have the time that they may take."""
+    """When it ends, running requests have the time that they may take."""
 
     def __init__(self, app: ASGIApp, limits: RequestLimits):
         connection: Any = partial(Connection, limits, most_connections(limits.connections), {})
@@ -121,7 +120,6 @@ class HttpServer(uvicorn.Server):
         super().__init__(config)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen."""
         await super().startup(sockets)
         for listener in sockets or ():
             listener.listen(_WAITING)
@@ -140,7 +138,7 @@ class HttpServer(uvicorn.Server):
 
 
 def most_connections(wanted: int) -> int:
-    """The number of connections that may be open: at most half of the files, whose limit is raised for it."""
+    """How many connections may be open: at most half of the files, whose limit is raised for it."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -185,9 +183,9 @@ class Connection(H11Protocol):
     """A connection of a client; h11 bounds its headers (httptools would read them of any length).
 
     Whenever the client has to do something (send a header, send a body, read an answer), it has
-    ``limits.header`` seconds for it. A client that reads an answer has them for each part of it, and
-    ``limits.seconds`` for the whole. Of more than ``most`` connections, the one that has waited longest for
-    its client is closed. ``waiting``: the connections that wait, the longest first, and the bytes unread.
+    ``limits.header`` seconds for it, and ``limits.seconds`` for reading a whole answer. Of more than
+    ``most`` connections, the one that has waited longest for its client is closed. ``waiting``: the
+    connections that wait, the longest first, and the bytes unread.
     """
 
     def __init__(
@@ -235,17 +233,15 @@ class Connection(H11Protocol):
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
         super().connection_lost(exc)
         self._end_wait()
 
     def abort(self) -> None:
-        """Close the connection at once."""
         self._end_wait()
         self.transport.abort()
 
     def _look(self) -> None:
-        """Let the client have its time from when it has something to do."""
+        """Start the client's time when it has something to do."""
         phase = self.conn.their_state
         if self.flow.write_paused:
             phase = "answer"
@@ -285,7 +281,7 @@ class Connection(H11Protocol):
 
 
 def _hung_up(transport: asyncio.Transport) -> bool:
-    """Whether the client has closed the connection; False where the system cannot tell before it is read."""
+    """Whether the client has closed the connection; False where the system cannot tell."""
     if not hasattr(select, "POLLRDHUP"):
         return False
     poll = select.poll()

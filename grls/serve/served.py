@@ -1,7 +1,7 @@
 """The retrievers of a server: each has a name, a folder, and a version that answers.
 
-A new version is loaded beside the version that answers, tried, and swapped in. The old version does its
-waiting jobs, and ends. The module does not know HTTP.
+A new version is loaded beside the one that answers, tried, and swapped in. The old one does its waiting
+jobs, and ends.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Opened(NamedTuple):
         parts: Returns the counts of a retriever, by its name.
         prepare: Called with each version before it answers; an error refuses the version.
         say: Called with a line for each folder that is open.
-        trace: Makes the trace of a job; None: no traces.
+        trace: Makes the trace of a job.
     """
 
     server: ServerOptions
@@ -79,7 +79,7 @@ class Opened(NamedTuple):
 
 
 def check_files(name: str, mapped: Mapping[Path, Stamp | None]) -> None:
-    """Refuse (ChangedError) to search with a retriever where a file has been changed that searches read.
+    """Refuse to search where a file that searches read has been changed.
 
     A file that another one has replaced is still there for the process, as it was.
     """
@@ -112,7 +112,6 @@ class Version:
         self._hopping: dict[HopOptions, Retriever] = {}
 
     def retriever(self, hops: HopOptions | None) -> Retriever:
-        """The retriever with these hops; None: with the hops of the folder."""
         if hops is None:
             return self.searcher.retriever
         if hops not in self._hopping:
@@ -129,10 +128,7 @@ class Served:
         self.version = self._load(number)
 
     def reload(self, accept: Callable[[Version], object] = lambda _: None) -> Version:
-        """Load the folder again, and swap the new version in.
-
-        ``accept`` is called with the new version before; an error of grls there refuses it.
-        """
+        """Load the folder again, and swap the new version in, unless ``accept`` raises for it."""
         if not self._loading.acquire(blocking=False):
             raise BusyError(self.name)
         try:
@@ -165,17 +161,13 @@ class Served:
 
 
 def _end(worker: Worker) -> None:
-    """End the thread of an old version, which then leaves the memory."""
     sleep(_GRACE)
     worker.close()
     set_loaded_aside()
 
 
 def open_served(options: Opened, numbers: Mapping[str, int] = MappingProxyType({})) -> dict[str, Served]:
-    """Open the folders of a server under their names, in order.
-
-    ``numbers``: name -> number of its version; else 1.
-    """
+    """Open the folders of a server under their names; ``numbers``: those of their versions, else 1."""
     served: dict[str, Served] = {}
     for name, folder in named_folders(options.server.folders).items():
         begun = perf_counter()
@@ -190,9 +182,8 @@ def open_served(options: Opened, numbers: Mapping[str, int] = MappingProxyType({
 def set_loaded_aside() -> None:
     """Collect garbage, and leave the loaded objects out of later collections.
 
-    A full collection visits every object: with torch, transformers and a corpus in memory, hundreds of
-    milliseconds in which no thread goes on. The function is called when retrievers have been loaded, and when
-    an old version has ended, which then leaves the memory.
+    A full collection visits every object: with torch and a corpus in memory, hundreds of milliseconds in
+    which no thread goes on. Called when retrievers have been loaded, and when an old version has ended.
     """
     gc.unfreeze()
     gc.collect()
@@ -204,7 +195,6 @@ _READ = 1000
 
 
 def sampled_metadata(corpus: Corpus) -> list[dict[str, Any]]:
-    """The metadata of some passages, evenly spaced."""
     return corpus.metadata_of(range(0, len(corpus), len(corpus) // _READ + 1))
 
 
@@ -212,7 +202,6 @@ _EXAMPLES, _LONGEST = 6, 300
 
 
 def queries_to_try(file: str | Path) -> tuple[str, ...]:
-    """The queries of a file, one a line."""
     return tuple(text.strip() for _, text in named_lines(Path(file), "a query a line"))
 
 

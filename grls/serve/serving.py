@@ -1,7 +1,7 @@
 """The state that the addresses of a server share: its retrievers, which are loaded here, and its limits.
 
-Below is what they do with it: find the retriever of a request, check its limits, and wait for its job until
-it is done, its time is up, or the client is gone.
+Below: find the retriever of a request, check its limits, and wait for its job until it is done, its time
+is up, or the client is gone.
 """
 
 from __future__ import annotations
@@ -43,11 +43,10 @@ class Serving:
         admin: The hash of the administrator's token; None: no administrator.
         examples: Queries to try, which the page offers; empty: those of the data set beside a retriever.
         loading: The names of the retrievers while they are loaded, then empty.
-        metrics: The counts.
-        answering: The language model, once it is loaded; None: no language model.
+        answering: The language model, if there is one and it is loaded.
         ending: The server shuts down.
         reload: Loads a new version of a retriever.
-        tracer: Makes the spans of requests, an ``opentelemetry.trace.Tracer``; None: there are none.
+        tracer: Makes the spans of requests, an ``opentelemetry.trace.Tracer``.
     """
 
     options: ServerOptions
@@ -63,7 +62,6 @@ class Serving:
 
     @property
     def limits(self) -> RequestLimits:
-        """The limits of requests."""
         return self.options.limits
 
     def load(
@@ -73,9 +71,8 @@ class Serving:
     ) -> None:
         """Load the language model and the retrievers.
 
-        Args:
-            numbers: Name -> number of its version; else 1.
-            say: Called with a line for each folder that is open.
+        ``numbers``: name -> number of its version, else 1. ``say`` is called with a line for each open
+        folder.
         """
         options, metrics = self.options, self.metrics
         trace: Callable[[], Trace] | None = None
@@ -101,7 +98,6 @@ class Serving:
         self.retrievers, self.loading = retrievers, ()
 
     def check_loaded(self) -> None:
-        """Refuse a request (RefusalError) while the retrievers are loaded."""
         if self.loading:
             text = f"the server is loading {', '.join(self.loading)}; try again, or use another one."
             raise RefusalError(503, text, {"Retry-After": "5"})
@@ -117,13 +113,12 @@ class Serving:
 
     @property
     def alive(self) -> bool:
-        """Whether every thread runs."""
         workers = [served.version.worker for served in self.retrievers.values()]
         workers += [] if self.answering is None else [self.answering.worker]
         return all(worker.alive for worker in workers)
 
     def waiting(self) -> tuple[dict[str, int], int]:
-        """The number of requests that wait for each retriever, and of questions for the language model."""
+        """How many requests wait for each retriever, and how many questions for the language model."""
         questions = 0 if self.answering is None else len(self.answering.worker)
         return {name: len(served.version.worker) for name, served in self.retrievers.items()}, questions
 
@@ -137,7 +132,6 @@ class Serving:
 
 
 def serving_to_load(options: ServerOptions) -> Serving:
-    """The state of a server whose retrievers are to be loaded."""
     names = tuple(named_folders(options.folders))
     examples = () if options.examples is None else queries_to_try(options.examples)
     admin = read_admin_token(options.access.admin)
@@ -150,14 +144,13 @@ def serving_to_load(options: ServerOptions) -> Serving:
 
 
 def serving(request: Request) -> Serving:
-    """The state of the server that got a request."""
     return cast(Serving, request.app.state.serving)
 
 
 def retrieval_of(
     state: Serving, body: Filtered, hops: HopsBody | None
 ) -> tuple[Version, Retriever, Filter | None]:
-    """The version, its retriever with the hops (None: those of its folder), and the filter of a request."""
+    """The version, its retriever with the hops of the request (None: of its folder), and the filter."""
     version = state.find(body.retriever).version
     options = None
     if hops is not None and (hops.steps, hops.max) != (None, None):
@@ -172,13 +165,10 @@ def retrieval_of(
 
 
 def hop_options(hops: HopsBody, limits: RequestLimits, stored: HopOptions | None) -> HopOptions:
-    """The options of hops; a number that the request has is within the limits.
+    """The options of hops; a number in the request is within the limits.
 
-    Args:
-        hops: The hops of the request: ``steps``, ``max`` or both.
-        limits: The limits of the server.
-        stored: The options of the folder, which hold where the request has the same ``steps``; None: a folder
-            of single steps.
+    ``stored`` are those of the folder, which hold where the request has the same ``steps``; None: a
+    folder of single steps.
     """
     steps = hops.steps or (stored.steps if stored is not None else "fixed")
     if steps == "single":
@@ -199,7 +189,6 @@ def hop_options(hops: HopsBody, limits: RequestLimits, stored: HopOptions | None
 
 
 def check_queries(queries: list[str], limits: RequestLimits) -> None:
-    """Refuse queries that are too many, too long or empty."""
     if not queries:
         raise RefusalError(422, "query: expected at least one query, got an empty list.")
     check_limit("query: the number of queries", len(queries), limits.queries)
@@ -209,7 +198,6 @@ def check_queries(queries: list[str], limits: RequestLimits) -> None:
 
 
 def check_limit(name: str, value: int, most: int) -> None:
-    """Refuse (RefusalError) a value above a limit."""
     if value > most:
         raise RefusalError(422, f"{name} is at most {most:,} on this server, got {value:,}.")
 
@@ -225,7 +213,6 @@ class ClientGoneError(RefusalError):
 
 
 def late(seconds: float) -> RefusalError:
-    """The refusal of a request that takes too long."""
     text = f"the request took longer than the {seconds:g} s that one may take; ask for less, or try again."
     return RefusalError(503, text, {"Retry-After": "5"})
 
@@ -233,14 +220,9 @@ def late(seconds: float) -> RefusalError:
 async def outcome(
     request: Request | None, version: Version, job: Job, seconds: float, worker: Worker | None = None
 ) -> Any:
-    """Let a job wait for its thread, and return its result.
+    """Let a job wait for its thread (None: that of the retriever), and return its result.
 
-    Args:
-        request: The request; if its client goes, the job is withdrawn; None: a job without an HTTP request.
-        version: The retriever.
-        job: The job.
-        seconds: Time that it may take.
-        worker: The thread; None: the thread of the retriever.
+    If the client of ``request`` goes, the job is withdrawn; None: a job without an HTTP request.
     """
     worker = version.worker if worker is None else worker  # an idle one has the length 0
     worker.submit(job)
@@ -263,10 +245,7 @@ def public_error(version: Version, error: GrlsError) -> GrlsError:
 
 
 async def while_there(request: Request | None, awaited: Awaitable[_Result], seconds: float) -> _Result:
-    """The result of an awaitable, which is cancelled if the client goes or the time is up.
-
-    None is a client that does not go.
-    """
+    """The result of an awaitable, which is cancelled if the client goes or the time is up."""
     work = asyncio.ensure_future(awaited)
     gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     if request is not None:

@@ -38,7 +38,7 @@ def named_folders(folders: Sequence[str]) -> Mapping[str, str]:
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
-    """Print a line about the start of a server, by default to standard output; a closed stream is fine."""
+    """Print a line about the start of a server; a closed stream is fine."""
     stream = stream or sys.stdout
     if stream is None:
         return
@@ -55,5 +55,4 @@ def address_of(host: str, port: int) -> str:
 
 
 def loading(folders: Sequence[str], address: str) -> str:
-    """The first line of a server."""
     return f"Loading {', '.join(folders)} for {address}"

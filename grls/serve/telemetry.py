@@ -69,7 +69,6 @@ class Traced:
         self._app, self._tracer = app, tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request within its span."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -109,8 +108,8 @@ def job_trace(tracer: Tracer) -> Trace:
 class JobTrace(Trace):
     """The spans of a job of the request that runs: queue, and search with encode and hop.
 
-    Jobs that are searched together have their own spans of the same time. A span encode is the encoder's
-    first work for a hop.
+    Jobs that are searched together have spans of the same time. A span encode is the encoder's first work
+    for a hop.
     """
 
     def __init__(self, tracer: Tracer):

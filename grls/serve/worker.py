@@ -1,15 +1,14 @@
 """The thread of a retriever: jobs wait in its queue, and jobs of one key are done as one batch.
 
-The queue is bounded. A job that is withdrawn leaves it at once. A thread that dies is replaced, and its jobs
-are done again.
+The queue is bounded. A job that is withdrawn leaves it at once. A thread that dies is replaced, and its
+jobs are done again.
 
-Clients that were answered together ask again together, but their requests come in one by one. The first
-request would be done alone, while the others wait. So a batch that holds up nobody waits a moment, until the
-queue is as long as before: models read several queries together in less time.
+Clients that were answered together ask again together, but their requests come in one by one. So a batch
+that holds up nobody waits a moment, until the queue is as long as before.
 
-Where retrievals join a search (:mod:`grls.retrieve.base`), searches and streams of all retrievers that share
-it are done together, with requests that come in meanwhile. Other searches are answered with those of one
-retriever, k and filter; other streams make one hop a turn, so that requests come in between.
+Where retrievals join a search (:mod:`grls.retrieve.base`), searches and streams of all retrievers that
+share it are done together, with requests that come in meanwhile. Other searches are answered with those
+of one retriever, k and filter; other streams make one hop a turn, so that requests come in between.
 """
 
 from __future__ import annotations
@@ -129,12 +128,12 @@ class Worker:
         name: Name of the thread.
         most: Largest number of jobs that wait.
         batch: Largest number of queries of a batch; a job with more is a batch of its own.
-        watch: Called after each batch that no job joins, with its number of queries and its seconds; when
-            queries have joined, with the number of queries that are searched then.
+        watch: Called after each batch with its number of queries and its seconds; when queries have joined,
+            with the number of queries that are searched then.
         spent: The counts to which the thread adds.
         wait: Largest number of seconds that a job is expected to wait.
         check: Called before a job waits, before a batch, and before a result; an error refuses the jobs.
-        trace: Makes the trace of a job, where its request asks for it; None: no traces.
+        trace: Makes the trace of a job, where its request asks for it.
     """
 
     def __init__(
@@ -169,7 +168,6 @@ class Worker:
         return self._thread is None or self._thread.is_alive()
 
     def submit(self, job: Job) -> None:
-        """Let a job wait."""
         self._check()
         with self._changed:
             if self._closing:
@@ -191,7 +189,7 @@ class Worker:
             self._changed.notify()
 
     def joining(self, key: Hashable) -> int:
-        """The number of queries that may join the batch: of the first jobs in the queue, all of this key."""
+        """How many queries may join the batch: those of the first jobs in the queue, all of this key."""
         with self._changed:
             return sum(job.size for job in takewhile(lambda job: job.key == key, self._waiting))
 
@@ -213,12 +211,10 @@ class Worker:
         return joined
 
     def began(self, queries: int) -> None:
-        """Report the number of queries that are searched, after queries have joined."""
         self._joins = True
         self._watch(queries)
 
     def withdraw(self, job: Job) -> None:
-        """Cancel a job; if it waits, it leaves the queue at once."""
         job.future.cancel()
         with self._changed:
             if job in self._waiting:
@@ -317,7 +313,6 @@ class Worker:
             self._watch(size, perf_counter() - begun)
 
     def _mark(self, jobs: int) -> None:
-        """Note the seconds of a job, from the time at which jobs last began."""
         now = perf_counter()
         self._seconds = 0.8 * self._seconds + 0.2 * (now - self._marked) / max(1, jobs)
         self._marked = now
@@ -331,31 +326,25 @@ class _JobCounts(PartCounts):
         self._spent, self._jobs = spent, jobs
 
     def add(self, part: Part, seconds: float, tokens: int) -> None:
-        """Add to a part."""
         self._spent.add(part, seconds, tokens)
         for job in self._jobs if part == "encoder" and seconds else ():
             job.trace.encoded(seconds)
 
     def hop(self, number: int) -> None:
-        """Report a hop."""
         for job in self._jobs:
             job.trace.hop(number)
 
     def step(self, *_: object) -> None:
-        """End the work (GivenUpError) where the clients of all jobs have gone, or their time is up."""
+        """End the work where the clients of all jobs have gone, or their time is up."""
         if all(job.future.done() for job in self._jobs):
             raise GivenUpError
 
 
 class BatchKey(NamedTuple):
-    """The fields that are equal in all searches of a batch.
+    """What all searches of a batch share; the retriever has the hops of the request.
 
-    Attributes:
-        retriever: The retriever, with the hops of the request.
-        k: Largest number of hits of a query.
-        allow: The filter.
-        pooled: The result is one ranking of all chains of a query, for readers of answers; else the best
-            chain.
+    ``pooled``: the result is one ranking of all chains of a query, for readers of answers; else the best
+    chain.
     """
 
     retriever: Retriever
@@ -380,7 +369,6 @@ class SearchJob(Job):
         self.queries, self.batch_key = queries, batch_key
 
     def work(self, batch: Sequence[Any], queue: Worker) -> bool:
-        """Answer a batch."""
         if self._runner is None:
             answer_together(batch, self._hits)
         else:
@@ -388,19 +376,16 @@ class SearchJob(Job):
         return False
 
     def plans(self) -> list[Plan[list[Hit]]]:
-        """The retrievals of its queries."""
         retriever, k, allow, pooled = self.batch_key
         lets = cast(LetsJoin, retriever)
         plan = lets.plan if pooled else partial(plan_search, lets, tell=lambda hops: self.trace.hop(hops.hop))
         return [plan(Query(str(n), text), k, allow) for n, text in enumerate(self.queries)]
 
     def finish(self, results: list[list[Hit]]) -> None:
-        """Deliver the hits of its queries."""
         self.check()
         deliver(self.future, with_texts(results, self.batch_key.retriever.corpus))
 
     def alone(self) -> None:
-        """Answer this request, or fail."""
         answer_together([self], self._hits)
 
     def _hits(self, queries: Sequence[str]) -> list[list[Hit]]:
@@ -412,10 +397,7 @@ class SearchJob(Job):
 
 
 class StreamJob(Job):
-    """The hops of a query; its result is None, once the last hop is sent.
-
-    ``emit`` is called with each hop, in the thread of the retriever.
-    """
+    """The hops of a query, given to ``emit`` in the thread of the retriever; the result is None."""
 
     def __init__(
         self, retriever: Retriever, query: str, allow: Filter | None, emit: Callable[[StreamedHop], object]
@@ -452,11 +434,9 @@ class StreamJob(Job):
         return [plan_hops(lets, Query("0", self._query), self._allow, self._send)]
 
     def finish(self, results: list[None]) -> None:
-        """Report that all hops are sent."""
         deliver(self.future, None)
 
     def alone(self) -> None:
-        """Make all hops, or fail."""
         try:
             for hop in stream_hops(self._retriever, self._query, self._allow, RLock()):
                 if self.future.done():
@@ -489,8 +469,6 @@ def do_together(runner: RunsPlans, source: JoiningJobs) -> None:
 
 
 class _Owner(NamedTuple):
-    """A retrieval of a request."""
-
     job: JoiningJob
     number: int
 
@@ -509,11 +487,9 @@ class JoiningJobs:
             self._add(job)
 
     def waiting(self) -> int:
-        """The number of retrievals that may join now."""
         return len(self._plans) + self._queue.joining(self._key)
 
     def take(self, most: int) -> list[JoiningPlan]:
-        """Up to ``most`` retrievals, which join now."""
         for job in self._queue.join(self._key, most - len(self._plans)):
             self._add(job)
         plans = [self._plans.popleft() for _ in range(min(most, len(self._plans)))]
@@ -526,11 +502,9 @@ class JoiningJobs:
         return [plan for plan in plans if not self.gone(plan.owner)]
 
     def jobs(self) -> list[JoiningJob]:
-        """The requests that are not answered."""
         return list(self._results)
 
     def gone(self, owner: _Owner) -> bool:
-        """Whether the request of a retrieval is cancelled, or has failed."""
         return owner.job.future.done()
 
     def answer(self, owner: _Owner, result: Any) -> None:
@@ -544,7 +518,6 @@ class JoiningJobs:
             del self._results[owner.job]
 
     def fail(self, owner: _Owner, error: Exception) -> None:
-        """Let the request of a retrieval fail."""
         deliver_error(owner.job.future, error)
 
     def _add(self, job: JoiningJob) -> None:
@@ -560,7 +533,6 @@ class CallJob(Job):
         self._function = function
 
     def work(self, batch: Sequence[CallJob], queue: Worker) -> bool:
-        """Call the function."""
         result = self._function()
         self.check()
         deliver(self.future, result)

@@ -1,13 +1,11 @@
-"""``grls train STAGE`` and ``train.py``: a LightningCLI with one output folder for everything a run writes.
+"""``grls train STAGE`` and ``train.py``: a LightningCLI with one output folder for all that a run writes.
 
     grls train retrieve --config configs/retrieve.yaml --config configs/scratch/retrieve.yaml …
 
-Under ``output``: ``checkpoints/`` (best and last), ``logs/`` (CSV and TensorBoard, and ``config.yaml`` with
-all options) and ``model/`` (the best model, for the next stage).
-
-The two checkpoints have different aims. ``checkpoint`` keeps the weights with the best dev score; it is
-written when dev is measured. ``last`` is for resuming (``--resume true``); it is written every epoch, or
-every ``--last.every_n_train_steps``. One callback for both would judge new weights by an old score.
+Under ``output``: ``checkpoints/``, ``logs/`` (CSV and TensorBoard, and ``config.yaml`` with all options) and
+``model/`` (the best model, for the next stage). The callback ``checkpoint`` keeps the weights with the best
+dev score; ``last`` is for resuming (``--resume true``), and is written every epoch, or every
+``--last.every_n_train_steps``. One callback for both would judge new weights by an old score.
 """
 
 from __future__ import annotations
@@ -67,7 +65,6 @@ class Parser(PlainParser, LightningArgumentParser):
     """Lightning's parser, with errors of one line, and whole numbers that stay whole."""
 
     def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
-        """Add the options of a class; see :func:`whole_numbers_first`."""
         added: list[str] = super().add_class_arguments(*args, **kwargs)
         for action in self._actions:
             if hasattr(action, "_typehint"):
@@ -78,9 +75,8 @@ class Parser(PlainParser, LightningArgumentParser):
 def whole_numbers_first(union: Any) -> Any:
     """A union of types with ``int`` before ``float``; any other type as it is.
 
-    The first type that fits decides, and a whole number fits both: ``limit_train_batches: 1`` is one batch,
-    1.0 the whole epoch. Python caches unions without their order, so that ``Optional[Union[int,
-    float]]`` has the order of whichever module was imported first.
+    The first type that fits decides: ``limit_train_batches: 1`` is one batch, 1.0 the whole epoch. Python
+    caches unions without their order, so that of ``Optional[Union[int, float]]`` depends on imports.
     """
     members = get_args(union)
     if get_origin(union) is not Union or not {int, float} <= set(members):
@@ -94,10 +90,7 @@ def whole_numbers_first(union: Any) -> Any:
 class TrainCLI(LightningCLI):
     """LightningCLI with the output folder, the checkpoints, retrieval on dev and the saved model.
 
-    Args:
-        args: Those of Lightning.
-        called: The command as it is typed, for errors.
-        kwargs: Those of Lightning.
+    ``called``: the command as it is typed, for errors.
     """
 
     def __init__(self, *args: Any, called: str, **kwargs: Any):
@@ -111,7 +104,7 @@ class TrainCLI(LightningCLI):
             raise ConfigError(refusal) from error
 
     def _refusal(self, error: Exception) -> str | None:
-        """What is wrong with options of the trainer, where Lightning raised the error; None: another error.
+        """What is wrong with the trainer's options, if that is why Lightning raised the error.
 
         A callback of ``--trainer.callbacks`` may raise, or Lightning itself: then its code is the innermost
         that is not of Python's library.
@@ -210,7 +203,6 @@ class TrainCLI(LightningCLI):
                 self._state.refuse_other(before, config.output if config.resume else config.ckpt_path)
 
     def instantiate_classes(self) -> None:
-        """Make model, data and trainer."""
         try:
             super().instantiate_classes()
         except ValueError as error:
@@ -249,10 +241,7 @@ def _model(output: str) -> str:
 
 
 def train(arguments: Sequence[str], called: str = "grls train") -> None:
-    """Run one training stage.
-
-    ``called`` is the command as it is typed, for errors.
-    """
+    """Run one training stage; ``called`` is the command as it is typed, for errors."""
     quiet()
     try:
         fit_stage(arguments, called)
@@ -307,12 +296,11 @@ def run_stage(
     Args:
         name: The stage.
         options: Options of ``grls train NAME`` -> value, such as ``{"output": "runs/mine", "data.data":
-            "data/mine", "model.generator.name_or_path": "t5-small", "data.spans": {"words": 8}}``. None is
-            null. ``output`` must be there.
-        recipes: Names of recipes (``chains``, ``default/chains``), or YAML files; later ones override earlier
-            ones, and ``options`` override all.
-        max_seconds: Longest time of the call, with reading of data and measurements on dev; None: no limit.
-            When it is over, dev is measured once more and the best weights are kept.
+            "data/mine", "data.spans": {"words": 8}}``. None is null. ``output`` must be there.
+        recipes: Names of recipes (``chains``, ``default/chains``), or YAML files; later ones override
+            earlier ones, and ``options`` override all.
+        max_seconds: Longest time of the call; when it is over, dev is measured once more and the best
+            weights are kept.
         meter: Called with every step (:class:`~grls.train.core.clock.TrainingStep`), in place of bars and
             lines.
     """

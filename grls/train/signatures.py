@@ -1,11 +1,8 @@
-"""The stages that LightningCLI trains, and the options of classes, read from source.
+"""The stages that LightningCLI trains, and the options of classes, read from source: ``--help`` is quick.
 
-So ``--help`` needs no slow imports.
-
-A class names its options in its constructor (a dataclass: in its fields) and explains them in its docstring.
-This module reads both as text, and the options of the base class where the constructor takes ``**kwargs``.
-It finds bases and types through ``from … import …``. A test compares the option names with those of
-jsonargparse.
+A class names its options in its constructor (a dataclass: in its fields) and explains them in its
+docstring. This module reads both as text, and those of the base class where the constructor takes
+``**kwargs``. It finds bases and types through ``from … import …``.
 """
 
 from __future__ import annotations
@@ -22,13 +19,10 @@ REQUIRED = "required"
 
 
 class TrainingStage(NamedTuple):
-    """The classes of a stage.
+    """The classes of a stage, by their paths.
 
-    Attributes:
-        model: Path of its LightningModule.
-        data: Path of its LightningDataModule.
-        measured: Option groups of callbacks that measure on dev or mine negatives -> path of the callback.
-        options: Default options of the stage; options of the command line override them.
+    ``measured``: option groups of callbacks that measure on dev or mine negatives -> path of the
+    callback. ``options``: default options of the stage, which the command line overrides.
     """
 
     model: str
@@ -38,7 +32,6 @@ class TrainingStage(NamedTuple):
 
     @property
     def arguments(self) -> list[str]:
-        """The arguments that precede those of the command line."""
         return [f"--model={self.model}", f"--data={self.data}", *self.options]
 
 
@@ -75,7 +68,7 @@ class ClassOption(NamedTuple):
     Attributes:
         name: The whole name, with the options around it: ``mix.memorise.reads``.
         kind: Its type, as written in the source.
-        usual: Its default, as written in the source; :data:`REQUIRED`; empty where its fields have defaults.
+        usual: Its default, as written there; :data:`REQUIRED`; empty where its fields have defaults.
         help: Its help text.
     """
 
@@ -86,17 +79,12 @@ class ClassOption(NamedTuple):
 
 
 class _Class(NamedTuple):
-    """A class and the module that defines it."""
-
     module: str
     node: ast.ClassDef
 
 
 def class_options(path: str, prefix: str = "") -> list[ClassOption]:
-    """The options of a class, with the fields of options that are dataclasses.
-
-    ``path`` is ``module.Class``.
-    """
+    """The options of a class ``module.Class``, with the fields of options that are dataclasses."""
     module, _, name = path.rpartition(".")
     owner = _class(module, name)
     return [] if owner is None else list(_options(owner, prefix))
@@ -196,7 +184,6 @@ def _is_dataclass(node: ast.ClassDef) -> bool:
 
 @cache
 def _class(module: str, name: str) -> _Class | None:
-    """A class by its name in a module, defined there or imported."""
     for node in _body(module):
         if isinstance(node, ast.ClassDef) and node.name == name:
             return _Class(module, node)

@@ -1,8 +1,7 @@
 """Demonstrate-search-predict (arXiv 2212.14024) on DSPy, its authors' successor of DSP.
 
-``programs`` holds the three programs of the paper, its branches and its baselines, makes them by name with
-demonstrations for them, and answers queries (``answering`` the questions of a data set). ``retrieval`` wraps
-a retriever as a DSPy module, ``lm`` opens language models and has the paper's template; it draws again what
-cannot be read. ``calls`` batches those of several threads, and records the steps of a program. ``options``
-holds the options. ``needed`` imports DSPy, which is an extra.
+``programs`` holds the programs and baselines of the paper, with demonstrations, and answers queries
+(``answering`` the questions of a data set). ``retrieval`` wraps a retriever as a DSPy module, ``lm``
+opens language models and has the paper's template. ``calls`` batches those of several threads, and
+records the steps of a program. ``options`` holds the options. ``needed`` imports DSPy, which is an extra.
 """

@@ -35,8 +35,8 @@ def answer_with_program(
 ) -> None:  # fmt: skip
     """Answer questions with a program; save the answers and the run, and print scores and costs.
 
-    The arguments are the options of ``grls answer dsp``; ``opened`` is the retriever. The record of a query
-    is in OUTPUT.trace.jsonl as soon as it is answered.
+    The arguments are the options of ``grls answer dsp``; ``opened`` is the retriever. The record of a
+    query is in OUTPUT.trace.jsonl as soon as it is answered.
     """
     calls, demos = dsp.calls, dsp.demonstrations
     template, new_tokens = calls.filled(model)
@@ -105,7 +105,6 @@ def answer_with_program(
 
 
 def reading_of(record: dict[str, Any]) -> WrittenAnswer:
-    """The answer in a record."""
     ranking = tuple(Hit(passage, score) for passage, score in record["found"])
     read = tuple(passage for passage, _ in record["read"])
     failed = record.get("failed", "")
@@ -113,7 +112,6 @@ def reading_of(record: dict[str, Any]) -> WrittenAnswer:
 
 
 def warn_of_faults(records: Sequence[dict[str, Any]]) -> None:
-    """Warn of failed queries, empty retrievals and cut outputs."""
     failed = [record for record in records if "failed" in record]
     if failed:
         log.warning(

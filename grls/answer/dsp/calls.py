@@ -1,13 +1,10 @@
 """The calls of a program: those of several threads gathered into batches, and a trace of all steps.
 
-A trace has the steps of one query, in order. They are JSON values, each with a ``kind``: ``lm``,
-``retrieval``, ``branch``, ``majority``, ``choice``, ``stop``. A step ``lm`` asks for one output: it has
-``signature``, ``inputs``, ``outputs`` or ``failed`` (why), and all ``calls`` that the model answered, in
-order: ``prompt`` (the text of a single message, else a list of role and text), ``output`` as it came,
-``tokens_read`` and ``tokens_written`` (0 if the model does not say), and ``cut`` if the length limit cut the
-output.
-
-The module knows no model and is light to import.
+A trace has the steps of one query, in order, as JSON values of a ``kind``: ``lm``, ``retrieval``,
+``branch``, ``majority``, ``choice``, ``stop``. A step ``lm`` asks for one output: it has ``signature``,
+``inputs``, ``outputs`` or ``failed`` (why), and all ``calls`` that the model answered: ``prompt`` (the
+text of a single message, else a list of role and text), ``output``, ``tokens_read`` and
+``tokens_written`` (0 if the model does not say), and ``cut`` if the length limit cut the output.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ def cost_of(trace: Trace) -> dict[str, int]:
 
 @contextmanager
 def recorded_calls() -> Iterator[Trace]:
-    """Within this block, the steps of this thread are noted in the trace that it yields."""
+    """A block in which the steps of this thread are noted in the trace that it yields."""
     trace: Trace = []
     before = _current.set(trace)
     try:
@@ -46,7 +43,6 @@ def recorded_calls() -> Iterator[Trace]:
 
 
 def note(kind: str, **fields: Any) -> None:
-    """Note a step, if a trace is recorded."""
     trace = _current.get()
     if trace is not None:
         trace.append({"kind": kind, **fields})
@@ -60,14 +56,9 @@ class Gathered(Generic[Request, Result]):
     """A function of a list of requests, called by several threads with one request each.
 
     A thread that makes a request while no batch is computed takes the waiting requests of the first one's
-    kind and computes them; requests made meanwhile wait for the next batch. There is no extra thread and no
-    timer, and the function is never called twice at once.
-
-    Args:
-        compute: Computes a result for each request of a list, in order. If it raises for a list, each request
-            is computed alone, so that an error reaches only the thread that caused it.
-        batch_size: Most requests computed together.
-        kind: What the requests of a list have in common.
+    ``kind`` and computes them; requests made meanwhile wait. There is no extra thread and no timer, and
+    the function is never called twice at once. If ``compute`` raises for a list, each request is computed
+    alone, so that an error reaches only its thread.
     """
 
     def __init__(
@@ -84,7 +75,6 @@ class Gathered(Generic[Request, Result]):
         self._compute_lock = threading.Lock()
 
     def __call__(self, request: Request) -> Result:
-        """The result of a request, computed together with other waiting requests."""
         mine: Future[Result] = Future()
         with self._list_lock:
             self._waiting.append((request, mine))
@@ -101,7 +91,6 @@ class Gathered(Generic[Request, Result]):
         return mine.result()
 
     def _settle(self, batch: Sequence[tuple[Request, Future[Result]]]) -> None:
-        """Compute a batch; the requests of a failed batch are computed one by one."""
         try:
             results = self._compute([request for request, _ in batch])
             for (_, future), result in zip(batch, results, strict=True):

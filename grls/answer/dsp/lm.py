@@ -1,11 +1,9 @@
 """Language models for DSPy, the adapters that ask them, and the trace of what they answered.
 
-A model (:func:`lm_named`) is a ``dspy.LM`` without a cache: of a transformers model in this process
-(:class:`LocalEngine`, which batches the requests of several threads), or of an endpoint, which DSPy's client
-asks again if it fails.
-:class:`LinesAdapter` is the paper's plain template, :class:`Patience` draws again an output that cannot be
-read. The trace is made of DSPy's history of a call; it belongs to a thread, so steps in threads that a
-program starts are not noted. The module does not know the programs.
+A model (:func:`lm_named`) is a ``dspy.LM`` without a cache: a transformers model in this process
+(:class:`LocalEngine`, which batches the requests of several threads), or an endpoint.
+:class:`LinesAdapter` is the paper's plain template, :class:`Patience` draws again an output that cannot
+be read. The trace belongs to a thread, so steps in threads that a program starts are not noted.
 """
 
 from __future__ import annotations
@@ -27,8 +25,6 @@ from grls.models.load.language import load_language_model, model_fingerprint
 
 
 class _Job(NamedTuple):
-    """A request; ``kind`` has the stop strings, the length limit and the wish for log-probabilities."""
-
     prompt: list[int]
     draw: Sampling | None
     kind: tuple[tuple[str, ...], int, bool]
@@ -37,15 +33,9 @@ class _Job(NamedTuple):
 class LocalEngine:
     """A transformers model as an engine of ``dspy.LM``; it may be called from several threads.
 
-    Temperature 0, or no temperature, is greedy. At any other temperature, the draw depends on the prompt and
-    the request's seed, not on the rest of the batch. A request for log-probabilities gets the written tokens'
-    log-probabilities, without alternatives.
-
-    Args:
-        model: A causal model or an encoder-decoder.
-        max_new_tokens: Length limit of a request without one.
-        batch_size: Most requests written together.
-        chat: Write the prompt with the model's chat template; else the messages become one text.
+    Temperature 0, or none, is greedy; at any other the draw depends on the prompt and the request's seed,
+    not on the batch. Log-probabilities come without alternatives. ``max_new_tokens`` is the limit of a
+    request without one; without ``chat`` the messages become one text.
     """
 
     def __init__(
@@ -62,7 +52,6 @@ class LocalEngine:
         self._write = Gathered(self._batch, batch_size, lambda job: job.kind)
 
     def complete(self, request: Any) -> Any:
-        """Write the answer to a request."""
         config = request.config
         limit = config.max_tokens or self.max_new_tokens
         turns = [{"role": message.role, "content": message.text or ""} for message in request.messages]
@@ -113,7 +102,6 @@ class LocalEngine:
         return TextWriter(self.model, self.tokenizer, limit, self.batch_size, stops)
 
     def _batch(self, jobs: Sequence[_Job]) -> list[Continuation]:
-        """Write for several requests of one kind."""
         stops, limit, scored = jobs[0].kind
         prompts, draws = [job.prompt for job in jobs], [job.draw for job in jobs]
         return self._writer(stops, limit).write(prompts, draws=draws, scored=scored)
@@ -128,8 +116,8 @@ def lm_named(
 
     Args:
         name: A language model in this process; or, with ``calls.endpoint``, the endpoint's name for its
-            model; or ``api:`` with provider and model in DSPy's spelling (``api:openai/gpt-4o-mini``), whose
-            key is in the environment.
+            model; or ``api:`` with provider and model in DSPy's spelling (``api:openai/gpt-4o-mini``),
+            whose key is in the environment.
         calls: An endpoint that fails is asked again after 1, 2, 4, … seconds or when it says.
         device: Device of a model in this process.
     """
@@ -158,7 +146,6 @@ def lm_named(
 
 
 def adapter_named(template: str, attempts: int) -> Patience:
-    """The adapter of a template: ``lines``, the paper's plain template, or ``chat``, DSPy's format."""
     inner = LinesAdapter() if template == "lines" else dspy.ChatAdapter(use_json_adapter_fallback=False)
     return Patience(inner, attempts)
 
@@ -169,10 +156,8 @@ BLANK = "\n\n"
 class LinesAdapter(dspy.Adapter):
     """The paper's plain template: a line a field, solved examples above, the next label last.
 
-    It is one user message, of instructions, demonstrations, and the fields so far, with blank lines between
-    them, for models that were not trained to keep to a format. If the model left out a field, the adapter
-    appends the label of the field and asks again, as DSP does, so an output is complete unless the model
-    writes nothing.
+    It is one user message, for models that were not trained to keep to a format. If the model left out a
+    field, the adapter appends its label and asks again, as DSP does.
     """
 
     def __call__(
@@ -183,7 +168,6 @@ class LinesAdapter(dspy.Adapter):
         demos: Sequence[Mapping[str, Any]],
         inputs: dict[str, Any],
     ) -> list[dict[str, Any]]:
-        """Have the model write the output fields."""
         written: dict[str, Any] = {}
         names = list(signature.output_fields)
         for n, name in enumerate(names):
@@ -220,7 +204,6 @@ class LinesAdapter(dspy.Adapter):
 
 
 def _says(fields: Mapping[str, Any], name: str) -> bool:
-    """Whether a field is there and not empty."""
     return name in fields and fields[name] not in ("", [], (), None)
 
 
@@ -267,10 +250,7 @@ class Patience(dspy.Adapter):
     """Draws an output again that another adapter cannot read, and notes every call in the trace.
 
     A greedy model would write the same unreadable output again, so the next call draws at a temperature.
-
-    Args:
-        inner: The adapter that asks.
-        attempts: Most draws of one output.
+    ``attempts``: the most draws of one output.
     """
 
     def __init__(self, inner: Any, attempts: int = 3):
@@ -287,11 +267,7 @@ class Patience(dspy.Adapter):
         demos: Sequence[Mapping[str, Any]],
         inputs: dict[str, Any],
     ) -> list[dict[str, Any]]:
-        """Ask until the output can be read.
-
-        Returns:
-            The outputs of the inner adapter, with ``LIKELIHOOD`` where it is known.
-        """
+        """Ask until the output can be read; returns it with ``LIKELIHOOD`` where that is known."""
         options = dict(lm_kwargs)
         for attempt in range(1, self.attempts + 1):
             history: list[dict[str, Any]] = []
@@ -323,7 +299,7 @@ class Patience(dspy.Adapter):
 
 
 def named(signature: Any) -> str:
-    """The name of a signature; a signature that DSPy derived (adding a reasoning) has the original's name.
+    """The name of a signature; one that DSPy derived (adding a reasoning) has the original's name.
 
     The name of a nameless signature is the list of its fields.
     """
@@ -335,7 +311,6 @@ def named(signature: Any) -> str:
 
 
 def error_line(error: BaseException) -> str:
-    """An error on one line: its class and its message."""
     message = " ".join(str(error).split())
     if isinstance(error, dspy.AdapterParseError):
         message = f"no field can be read from {error.lm_response!r}"
@@ -343,7 +318,6 @@ def error_line(error: BaseException) -> str:
 
 
 def _call(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A call of a trace (:mod:`grls.answer.dsp.calls`) from an entry of DSPy's history."""
     turns = [[message["role"], message["content"]] for message in entry["messages"]]
     response = entry["response"]
     usage = entry["usage"]

@@ -1,7 +1,7 @@
 """DSPy, which is an extra: imported here, so that one place says how to install it.
 
-The module also stops DSPy from downloading a list of prices at the first call of an endpoint; the list that
-is installed with it is good enough. ``LITELLM_LOCAL_MODEL_COST_MAP=false`` allows the download.
+The module also stops DSPy from downloading a list of prices at the first call of an endpoint;
+``LITELLM_LOCAL_MODEL_COST_MAP=false`` allows the download.
 """
 
 from __future__ import annotations

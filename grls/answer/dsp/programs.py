@@ -1,18 +1,13 @@
-"""The three programs of arXiv 2212.14024: open-domain, multi-hop and conversational questions; its baselines.
+"""The three programs of arXiv 2212.14024 (open-domain, multi-hop, conversational), and its baselines.
 
-Each is a ``dspy.Module``: its predictors take demonstrations from DSPy's optimizers, and its prediction has
-``answer``, ``found`` (the ranking, best first) and ``read`` (the passages that the answer was written from;
-both are lists of :class:`~grls.answer.dsp.retrieval.RetrievedPassage`). If nothing was retrieved, the context
-says so and the model still answers. The instructions are ours; the paper takes demonstrations from a training
-split.
+Each is a ``dspy.Module``: its predictors take demonstrations, and its prediction has ``answer``,
+``found`` (the ranking, best first) and ``read`` (the passages that the answer was written from). If
+nothing was retrieved, the context says so and the model still answers. The instructions are ours.
 
-The defaults are small; the paper's numbers are in ``configs/paper/dsp-….yaml``. Its open-domain program reads
-7 passages and takes the majority of 20 samples. Its multi-hop program writes 10 queries a hop for two hops,
-keeps the summary of the highest average log-probability and reads 5 passages in all. Its conversational
-program fuses 10 rewrites with the question.
-
-:class:`Branch` is DSP's ``branch``: several runs of a program or baseline at a temperature, and their
-majority (DSPy's ``majority`` counts the answers) or a choice among the commonest answers.
+The defaults are small; the paper's numbers are in ``configs/paper/dsp-….yaml``. Its open-domain program
+reads 7 passages and takes the majority of 20 samples. Its multi-hop program writes 10 queries a hop for
+two hops, keeps the summary of the highest average log-probability and reads 5 passages in all. Its
+conversational program fuses 10 rewrites with the question.
 """
 
 from __future__ import annotations
@@ -166,17 +161,14 @@ def likeliest(drawn: Sequence[Any]) -> Any:
 
 
 def stops(query: str) -> bool:
-    """Whether a query says that no query is needed."""
     return query.strip().strip(".'\"`").casefold() in ("", STOP.casefold())
 
 
 def _searched(drawn: Sequence[Any]) -> list[str]:
-    """The queries to retrieve for."""
     return [draw.query for draw in drawn if not stops(draw.query)]
 
 
 def context(passages: Sequence[RetrievedPassage]) -> list[str]:
-    """Passages as the context of a prompt."""
     return [passage.text for passage in passages] or [NOTHING]
 
 
@@ -188,13 +180,10 @@ def in_turn(hops: Sequence[Sequence[RetrievedPassage]]) -> list[RetrievedPassage
 
 
 def answered(written: Any, ranking: Sequence[RetrievedPassage], read: Sequence[RetrievedPassage]) -> Any:
-    """A program's prediction."""
     return dspy.Prediction(answer=written.answer, found=list(ranking), read=list(read))
 
 
 class _Retrieving(dspy.Module):
-    """A program over a retriever."""
-
     def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
         super().__init__()
         self.retrieval = retrieval
@@ -202,9 +191,9 @@ class _Retrieving(dspy.Module):
 
 
 class OpenQA(_Retrieving):
-    """Open-domain questions: retrieve for the question and for queries that the model writes, then answer.
+    """Open-domain questions: retrieve for the question and for queries of the model, then answer.
 
-    Without queries (0) it retrieves for the question only. The retrieval says how many passages are read.
+    With 0 queries it retrieves for the question only. The retrieval says how many passages are read.
     """
 
     def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
@@ -213,7 +202,6 @@ class OpenQA(_Retrieving):
         self.answer = dspy.ChainOfThought(Answer)
 
     def forward(self, question: str) -> Any:
-        """Answer a question."""
         written = sampled(self.query, self.options, question=question) if self.options.queries else []
         passages = self.retrieval.fused([question, *(draw.query for draw in written)])
         return answered(self.answer(context=context(passages), question=question), passages, passages)
@@ -222,11 +210,10 @@ class OpenQA(_Retrieving):
 class MultiHop(_Retrieving):
     """Questions that need several passages: a query, a summary of its passages, the next query, ….
 
-    The hops end if a query is N/A or empty (for several draws: half of them). Then the model writes the
-    answer from the summaries and passages. The first hop is always taken; it retrieves for the question
-    itself if the model writes no query. Of several draws of a hop one summary is kept (``likeliest``: of the
-    highest average log-probability over the tokens of summary and query, arXiv 2212.14024, section 4), and
-    the rankings are fused.
+    The hops end if a query is N/A or empty (for several draws: half of them); the first hop is always
+    taken, for the question itself if the model writes no query. Of several draws of a hop one summary is
+    kept (``likeliest``: of the highest average log-probability over the tokens of summary and query,
+    arXiv 2212.14024, section 4), and the rankings are fused.
     """
 
     def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
@@ -237,7 +224,6 @@ class MultiHop(_Retrieving):
         self.answer = dspy.ChainOfThought(Answer)
 
     def forward(self, question: str) -> Any:
-        """Answer a question."""
         options = self.options
         drawn = sampled(self.first, options, question=question)
         hops = [self.retrieval.fused(_searched(drawn) or [question])]
@@ -259,10 +245,10 @@ class MultiHop(_Retrieving):
 
 
 class Conversational(_Retrieving):
-    """The last question of a conversation: rewrite it so that it stands alone, retrieve for it, answer it.
+    """The last question of a conversation: rewrite it to stand alone, retrieve for it, answer it.
 
-    The first question of a conversation stands alone and is not rewritten. ``fuse_question`` also retrieves
-    for the question as it stands (arXiv 2212.14024, section 4).
+    The first question is not rewritten. ``fuse_question`` also retrieves for the question as it stands (arXiv
+    2212.14024, section 4).
     """
 
     def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
@@ -284,26 +270,20 @@ class Conversational(_Retrieving):
 
 
 class Vanilla(dspy.Module):
-    """The model alone."""
-
     def __init__(self) -> None:
         super().__init__()
         self.answer = dspy.Predict(Ask)
 
     def forward(self, question: str) -> Any:
-        """Answer a question."""
         return answered(self.answer(question=question), (), ())
 
 
 class RetrieveThenRead(_Retrieving):
-    """Retrieve for the question, then answer from the passages."""
-
     def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
         super().__init__(retrieval, options)
         self.answer = dspy.Predict(Answer)
 
     def forward(self, question: str) -> Any:
-        """Answer a question."""
         passages = self.retrieval.find(question)
         return answered(self.answer(context=context(passages), question=question), passages, passages)
 
@@ -311,8 +291,7 @@ class RetrieveThenRead(_Retrieving):
 class SelfAsk(_Retrieving):
     """Self-ask (arXiv 2210.03350) with retrieval: retrieve for each follow-up question and answer it.
 
-    It ends with N/A, an empty or repeated follow-up, or after ``rounds`` follow-ups; then the model writes
-    the answer.
+    It ends with N/A, an empty or repeated follow-up, or after ``rounds``.
     """
 
     def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
@@ -322,7 +301,6 @@ class SelfAsk(_Retrieving):
         self.answer = dspy.Predict(Conclude)
 
     def forward(self, question: str) -> Any:
-        """Answer a question."""
         hops: list[list[RetrievedPassage]] = []
         known: list[str] = []
         follow_ups: set[str] = set()
@@ -342,16 +320,12 @@ class SelfAsk(_Retrieving):
 class Branch(dspy.Module):
     """Runs a program several times with different seeds and returns the prediction of the winning answer.
 
-    Answers are compared as exact match does. Among equally common answers the earliest wins. A failed run is
+    Answers are compared as exact match does; of equally common ones the earliest wins. A failed run is
     noted and left out.
 
-    With the vote ``choice`` the model chooses among the four commonest answers (arXiv 2212.14024, section 3).
-    It reads passages that are retrieved for the question followed by each of them, fused. The prediction
-    keeps its ranking, and ``read`` are these passages. If the model names no choice, the commonest one wins.
-
-    Args:
-        program: The program; a predictor with its own LM is not sampled.
-        options: One branch runs the program as it is.
+    With the vote ``choice`` the model chooses among the four commonest answers (arXiv 2212.14024, section
+    3), from passages that are retrieved for the question followed by each of them, fused. If it names no
+    choice, the commonest one wins.
     """
 
     def __init__(self, program: Any, options: ProgramOptions = USUAL_PROGRAM):
@@ -368,7 +342,6 @@ class Branch(dspy.Module):
         self.choose = dspy.Predict(Choose)
 
     def forward(self, **inputs: Any) -> Any:
-        """The winning run's prediction."""
         options, lm = self.options, dspy.settings.lm
         if options.branches == 1:
             return self.program(**inputs)
@@ -427,7 +400,6 @@ _PROGRAMS: dict[str, type[_Retrieving]] = {
 
 
 def program_named(name: str, retrieval: Retrieval | None, options: ProgramOptions) -> Branch:
-    """A program or a baseline, and its branches."""
     if name == "vanilla":
         return Branch(Vanilla(), options)
     if retrieval is None:
@@ -447,8 +419,8 @@ def demonstrated(
 ) -> Any:
     """A program with demonstrations (:func:`demonstrate`), read from a file; a missing file is written.
 
-    ``setting`` is everything that the demonstrations depend on, as JSON values. Demonstrations that depend on
-    the query (``nearest``) have no file.
+    ``setting`` is everything that they depend on, as JSON values. Demonstrations that depend on the query
+    (``nearest``) have no file.
     """
     path = Path(file)
     if options.how in ("none", "nearest"):
@@ -497,8 +469,8 @@ def inputs_of(
 ) -> dict[str, str]:
     """The inputs of a program: the question and, if asked for, the conversation before it, a text a line.
 
-    ``replies``: the questions of a conversation (:func:`conversation`) -> the reply to the last one, which
-    replaces that of the data; an empty one leaves the question without a reply.
+    ``replies``: the questions of a conversation -> the reply to the last one, which replaces that of the
+    data; an empty one leaves the question without a reply.
     """
     if not history:
         return {"question": query.text}
@@ -511,7 +483,6 @@ def inputs_of(
 
 
 def conversation(query: Query) -> tuple[str, ...]:
-    """The questions of a conversation up to this one, each on one line."""
     return (*(turn[0] for turn in turns_of(query)), " ".join(query.text.split()))
 
 
@@ -521,15 +492,9 @@ def answer_in_order(
 ) -> list[dict[str, Any]]:
     """Answer conversations question by question, each behind the answers to the questions before it.
 
-    Questions belong to one conversation if they begin with the same questions. Behind one that failed none is
-    answered: the next call of the run tries them all again.
-
-    Args:
-        queries: The questions of all conversations, in any order.
-        answer: Inputs by query id -> the records of the answers, as :func:`answer_all` gives them.
-
-    Returns:
-        The record of each query, in the order of ``queries``.
+    Questions belong to one conversation if they begin with the same questions. Behind one that failed
+    none is answered. ``answer``: inputs by query id -> the records of :func:`answer_all`. Returns the
+    record of each query, in order.
     """
     replies: dict[tuple[str, ...], str] = {}
     records: dict[str, dict[str, Any]] = {}
@@ -561,9 +526,8 @@ OVERLAP_PRECISION = 0.8
 def right(example: Any, prediction: Any, trace: Any = None, keep: Keep = "answer") -> bool:
     """Whether an example is answered correctly; DSPy's optimizers also pass a trace.
 
-    ``keep`` is that of :class:`~grls.answer.dsp.options.DemonstrationOptions`. An accepted answer is an exact
-    match, as ``grls evaluate`` counts it; ``passage`` is ``answer_match`` and ``passage_match`` of arXiv
-    2212.14024.
+    ``keep`` is that of :class:`~grls.answer.dsp.options.DemonstrationOptions`; ``passage`` is
+    ``answer_match`` and ``passage_match`` of arXiv 2212.14024.
     """
     if not example.answers:
         return set(example.evidence) <= {passage.id for passage in prediction.found}
@@ -580,8 +544,9 @@ def demonstrate(
 ) -> Any:
     """A copy of a program with demonstrations of DSPy examples (:func:`dspy_examples`).
 
-    ``search`` holds out every second example to compare sets, on several threads: as many random bootstrapped
-    sets as there are candidates, one set in the order of the examples, the labeled ones, and none.
+    ``search`` holds out every second example to compare sets, on several threads: as many random
+    bootstrapped sets as there are candidates, one set in the order of the examples, the labeled ones, and
+    none.
     """
     method, demos = options.how, options.count
     if method == "none":
@@ -623,7 +588,7 @@ def demonstrate(
 
 
 def vectors(train: Sequence[Any]) -> Any:
-    """An embedder that compares questions by TF-IDF vectors, fitted on the examples; nothing is cached."""
+    """An embedder that compares questions by TF-IDF vectors, fitted on the examples."""
     fitted = TfidfVectorizer(sublinear_tf=True).fit([example.question for example in train])
 
     def embed(texts: Sequence[str]) -> Any:
@@ -634,13 +599,12 @@ def vectors(train: Sequence[Any]) -> Any:
 
 @contextmanager
 def hushed() -> Iterator[None]:
-    """Within this block the process prints nothing: DSPy's optimizers print every step."""
+    """A block in which the process prints nothing: DSPy's optimizers print every step."""
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         yield
 
 
 def settings(lm: Any, adapter: Any) -> Any:
-    """DSPy's settings within a run: this model, and this adapter, which takes the history of each call."""
     return dspy.context(lm=lm, adapter=adapter, trace=None, disable_history=False, callbacks=[])
 
 
@@ -655,16 +619,13 @@ def answer_all(
 ) -> list[dict[str, Any]]:
     """Answer the queries that the file does not hold yet; each is on disk as soon as it is answered.
 
-    If the model fails for good, the query is recorded as failed, with its steps so far, and the other queries
-    go on; the next call of the run tries it again. A failure that every query would meet (a refused key, an
-    unpaid account, an unknown provider) ends the run instead. No answer is lost.
+    If the model fails for good, the query is recorded as failed, with its steps so far, and the next call
+    tries it again. A failure that every query would meet (a refused key, an unpaid account, an unknown
+    provider) ends the run instead. ``inputs`` holds the program's inputs by query id.
 
-    ``inputs`` holds the program's inputs by query id; ``decided`` is called with the number of queries done.
-
-    Returns:
-        The record of each query, in the order of ``inputs``: ``query_id``, ``answer``, ``found`` and ``read``
-        (pairs of passage id and score), ``trace``, ``cost``, ``seconds`` (since the record before it);
-        ``failed`` says why a query has no answer, ``ended`` is false if the length limit cut the answer.
+    Returns the record of each query: ``query_id``, ``answer``, ``found`` and ``read`` (pairs of passage
+    id and score), ``trace``, ``cost``, ``seconds`` (since the record before it); ``failed`` says why a
+    query has no answer, ``ended`` is false if the length limit cut it.
     """
     check_counts(threads=threads)
     complete = {record["query_id"] for record in file.records if "failed" not in record}
@@ -698,7 +659,7 @@ def answer_all(
 
 
 def refuse_other(file: GrowingFile, queries: Collection[str]) -> None:
-    """Refuse (DataError) a file that answers a query twice, or a query whose id is not among ``queries``."""
+    """Refuse a file that answers a query twice, or a query whose id is not among ``queries``."""
     waiting = set(queries)
     for line, record in enumerate(file.each(), 2):
         name = record.get("query_id")
@@ -714,7 +675,7 @@ def refuse_other(file: GrowingFile, queries: Collection[str]) -> None:
 
 
 def answer_one(program: Any, name: str, inputs: Mapping[str, str], lm: Any, adapter: Any) -> dict[str, Any]:
-    """The record of the query of this id, without the seconds; arguments and errors as :func:`answer_all`."""
+    """The record of the query of this id, without the seconds; see :func:`answer_all`."""
     with settings(lm, adapter), recorded_calls() as trace:
         record: dict[str, Any] = {"query_id": name, "answer": "", "found": [], "read": []}
         try:

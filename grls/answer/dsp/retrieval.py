@@ -1,9 +1,8 @@
 """A retriever as a DSPy module, with DSP's fused queries.
 
-The queries of several threads share a batch, and only one thread at a time retrieves, so a retriever need not
-be thread-safe. A hit keeps its score and gets a probability. A generator's score s is a log-probability, so
-the probability is exp(s); other scores become probabilities by the softmax over the hits, as in DSP's
-retrieval server. CombSUM adds the probabilities. The module does not know the programs.
+The queries of several threads share a batch, so a retriever need not be thread-safe. A hit keeps its
+score and gets a probability: exp(s) for a generator, whose score s is a log-probability; else the softmax
+over the hits, as in DSP's retrieval server. CombSUM adds the probabilities.
 """
 
 from __future__ import annotations
@@ -32,12 +31,9 @@ _BATCH = 32  # most queries of a batch
 
 
 class RetrievedPassage(NamedTuple):
-    """A retrieved passage.
+    """A retrieved passage, with its text on one line behind its title.
 
-    Attributes:
-        text: The text as a model reads it: on one line, with its title.
-        score: The retriever's score; for fused queries, the sum of probabilities.
-        probability: See the module; for fused queries, the sum, which is not normalised.
+    For fused queries, score and probability are the sum of probabilities, which is not normalised.
     """
 
     id: str
@@ -49,9 +45,7 @@ class RetrievedPassage(NamedTuple):
 class Retrieval(dspy.Module):
     """A retriever as a DSPy module; copies of a program share it.
 
-    Args:
-        k: Passages a query.
-        scale: Meaning of the retriever's scores; ``log`` for a generator.
+    ``k``: passages a query. ``scale``: the meaning of the scores; ``log`` for a generator.
     """
 
     def __init__(
@@ -74,26 +68,18 @@ class Retrieval(dspy.Module):
         return self
 
     def forward(self, query: str, k: int | None = None) -> Any:
-        """The best passages for a query, as a DSPy prediction.
-
-        Returns:
-            A ``dspy.Prediction``: ``passages`` (texts) and ``found`` (:class:`RetrievedPassage`), best first.
-        """
+        """The best passages for a query, as a DSPy prediction: ``passages`` (texts) and ``found``."""
         hits = self.find(query, k)
         return dspy.Prediction(passages=[hit.text for hit in hits], found=hits)
 
     def find(self, query: str, k: int | None = None) -> list[RetrievedPassage]:
-        """The best passages for a query; none for an empty query."""
         passages = self._search(query, self.k if k is None else k)
         return self._noted([query], passages)
 
     def fused(self, queries: Sequence[str], k: int | None = None) -> list[RetrievedPassage]:
-        """DSP's ``fused_retrieval``: the best passages by the sum of probabilities over several queries.
+        """DSP's ``fused_retrieval``: the best k passages by the sum of probabilities over queries.
 
         An empty query is left out; a repeated query counts twice. A single query is retrieved for as it is.
-
-        Returns:
-            The best k; their score and probability are the sums.
         """
         k = self.k if k is None else k
         queries = [query for query in queries if query.strip()]
@@ -112,7 +98,6 @@ class Retrieval(dspy.Module):
         return self._find((query, k)) if query.strip() else []
 
     def _noted(self, queries: list[str], passages: list[RetrievedPassage]) -> list[RetrievedPassage]:
-        """The passages; the trace notes the retrieval."""
         note("retrieval", queries=queries, found=[[passage.id, passage.score] for passage in passages])
         return passages
 
@@ -130,7 +115,6 @@ class Retrieval(dspy.Module):
 
 
 def probabilities(hits: Sequence[Hit], scale: Scale) -> list[float]:
-    """Probabilities of the hits of one query; see the module."""
     if scale == "log":
         return [math.exp(hit.score) for hit in hits]
     if not hits:

@@ -1,26 +1,22 @@
-"""In-context retrieval-augmented language modelling (arXiv 2302.00083): perplexity behind retrieved texts.
+"""Retrieval-augmented language modelling in context (arXiv 2302.00083): perplexity behind documents.
 
-A frozen language model reads a text stride by stride. Before each stride stand the documents that a retriever
-found for the last tokens before it. The perplexity of the whole text is
+A frozen language model reads a text stride by stride. Before each stride stand the documents that a
+retriever found for the last tokens before it. The perplexity of the whole text is
 
     exp(-(1 / N) sum_j sum_i log p(x[s j + i] | [R(q_j); x[.. s j + i - 1]]))
 
-(equations 3 and 4 there), with N the number of tokens of the text, or of words for the word-level perplexity.
-The first token of a text is scored only if the tokenizer puts a token before it. Any
-:class:`grls.retrieve.base.Retriever` will do.
+(equations 3 and 4 there), with N the number of tokens of the text, or of words for the word-level
+perplexity. The first token of a text is scored only if the tokenizer puts a token before it.
 
 Stride j holds the tokens ``s j … s (j + 1) - 1``. Its query is the l tokens before it (equation 4 there:
-q_j = x[s j - l + 1 .. s j], counted from 1), so its documents do not depend on tokens that are still to be
-predicted. Before the stride stand the b tokens that the tokenizer puts before every text, its documents, then
-as much of the text as fits into the window: the text is cut at its start by the excess over the window
-(section 3.1), so a short document leaves room for more text.
+q_j = x[s j - l + 1 .. s j], counted from 1). Before the stride stand the b tokens that the tokenizer puts
+before every text, its documents, then as much of the text as fits into the window: the text is cut at its
+start by the excess over the window (section 3.1), so a short document leaves room for more text. Which of
+the retrieved documents the model reads says a :class:`Chooser` (section "Reranking" there).
 
-Which of the retrieved documents the model reads (section "Reranking" there) says a :class:`Chooser`: it takes
-the strides of a text with their candidates (numbers of passages in the retriever's order), and returns the
-candidates reordered, best first.
-
-Legend: n tokens of a text, s stride, l query length, w window, D tokens of all documents at most, b tokens
-before every text; B sequences of a batch, L tokens of the longest, V vocabulary, R rows asked of the head.
+Legend: n tokens of a text, s stride, l query length, w window, D tokens of all documents at most, b
+tokens before every text; B sequences of a batch, L tokens of the longest, V vocabulary, R rows asked of
+the head.
 """
 
 from __future__ import annotations
@@ -50,23 +46,16 @@ Candidates = Sequence[Sequence[int]]
 
 
 class Stride(NamedTuple):
-    """A stretch of a text between two retrievals.
-
-    Attributes:
-        first: Its first token.
-        last: The token after its last.
-    """
+    """A stretch of a text between two retrievals: its first token, and the token after its last."""
 
     first: int
     last: int
 
     def asks(self, tokens: int) -> slice:
-        """The tokens of the text that form its query."""
         return slice(max(0, self.first - tokens), self.first)
 
 
 def strides(length: int, options: WindowOptions) -> list[Stride]:
-    """The strides of a text of ``length`` tokens, in order; the last may be shorter."""
     step = options.stride
     return [Stride(first, min(first + step, length)) for first in range(0, length, step)]
 
@@ -86,7 +75,7 @@ class Wanted(NamedTuple):
     Attributes:
         documents: Names of the documents before it, in order; see :class:`TextScorer`.
         start: The first token of the text that the model sees.
-        first: Its first token, behind ``start``, a document or the tokens that the tokenizer puts first.
+        first: Its first token; something stands before it.
         last: The token after its last.
     """
 
@@ -108,19 +97,12 @@ class TextScorer:
     """Scores stretches of texts under a causal language model; documents are token ids.
 
     One pass over ``document + text`` yields the predictions of *every* stretch of the text behind that
-    document. Stretches are therefore grouped by documents and start of the text, and each group is one
-    sequence, up to its last stretch: consecutive strides with the same document cost little more than one,
-    and so do the sixteen candidates that neighbouring strides share in reranking. The head, the most
-    expensive layer of a small model, sees only the positions whose prediction is asked for.
+    document. So stretches are grouped by documents and start of the text, and each group is one sequence:
+    consecutive strides with the same document cost little more than one. The head, the most expensive
+    layer of a small model, sees only the positions whose prediction is asked for.
 
-    Args:
-        model: A transformers causal language model.
-        window: How the text is cut to the window.
-        begin: Token ids that stand before every input.
-        batch_tokens: Tokens of a batch, padding included.
-
-    Attributes:
-        computed: Tokens computed so far, without padding.
+    ``begin`` are token ids before every input, ``batch_tokens`` the tokens of a batch with padding,
+    ``computed`` the tokens computed so far without it.
     """
 
     def __init__(
@@ -145,7 +127,6 @@ class TextScorer:
         self.batch_tokens = batch_tokens if self._head.linear else min(batch_tokens, _WHOLE_LOGITS)
 
     def before(self, documents: Sequence[int]) -> list[int]:
-        """The tokens before the text: the tokenizer's first tokens, then the documents."""
         return [*self.begin, *(token for name in documents for token in self.document(name))]
 
     def start(self, documents: Sequence[int], last: int) -> int:
@@ -159,11 +140,7 @@ class TextScorer:
         return Wanted(documents, self.start(documents, stride.last), stride.first + alone, stride.last)
 
     def log_probabilities(self, text: Sequence[int], stretches: Sequence[Wanted]) -> list[Floats]:
-        """Log-probability (nats) of each token of stretches.
-
-        Returns:
-            ``[last - first]`` for each.
-        """
+        """Log-probabilities (nats) of the tokens of each stretch, ``[last - first]``."""
         groups: dict[tuple[tuple[int, ...], int], list[int]] = defaultdict(list)
         for n, stretch in enumerate(stretches):  # equal documents are read once, so that ties stay ties
             groups[tuple(self.before(stretch.documents)), stretch.start].append(n)
@@ -224,8 +201,7 @@ class TextScorer:
 class Chooser:
     """A rule that orders the candidates of strides; this one keeps the retriever's order.
 
-    Attributes:
-        candidates: Number of candidates to choose from; 0: as many as the model reads.
+    ``candidates``: number of candidates to choose from; 0: as many as the model reads.
     """
 
     candidates: int = 0
@@ -233,7 +209,7 @@ class Chooser:
     def order(
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
     ) -> list[list[int]]:
-        """The candidates of each stride of a text (its token ids), best first.
+        """The candidates of each stride of a text (token ids), best first.
 
         ``candidates`` are numbers of passages, in the retriever's order.
         """
@@ -242,13 +218,12 @@ class Chooser:
 
 @dataclass(frozen=True)
 class ZeroShot(Chooser):
-    """A language model as judge: the document under which the end of the prefix is most likely (equation 6).
+    """A language model as judge: the document behind which the end of the prefix is likeliest (equation 6).
 
     The stride itself is unknown when its document is chosen, so the judge predicts the last tokens of the
-    prefix instead: ``argmax_i p(x[s j - s' + 1 .. s j] | [d_i; x[.. s j - s']])``. All candidates of a stride
-    are judged by the same tokens. If a window leaves fewer than s' tokens beside the longest candidate, these
-    are fewer than in equation 6; the paper's window (1,024 tokens, documents of at most 256) never does. A
-    longer candidate has less of the text before them, since the window is cut for the stride to come.
+    prefix instead: ``argmax_i p(x[s j - s' + 1 .. s j] | [d_i; x[.. s j - s']])``. If a window leaves fewer
+    than s' tokens beside the longest candidate, all candidates are judged by these; the paper's window (1,024
+    tokens, documents of at most 256) never does. A longer candidate has less of the text before them.
 
     Args:
         scorer: Scores under the judge: the language model itself, or a smaller one with the same tokenizer.
@@ -265,7 +240,6 @@ class ZeroShot(Chooser):
     def order(
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
     ) -> list[list[int]]:
-        """The candidates by the likelihood of the end of the prefix."""
         starts = [
             max(self.scorer.start((number,), stride.last) for number in numbers)
             for stride, numbers in zip(strides, candidates, strict=True)
@@ -282,9 +256,6 @@ class Oracle(Chooser):
     """The document under which the stride itself is most likely: the upper bound of reranking.
 
     It looks at the tokens to predict, so it is a bound and no method.
-
-    Args:
-        scorer: Scores under the language model.
     """
 
     scorer: TextScorer
@@ -293,7 +264,6 @@ class Oracle(Chooser):
     def order(
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
     ) -> list[list[int]]:
-        """The candidates by the likelihood of the stride."""
         spans = [(stride.first, stride.last) for stride in strides]
         return by_score(candidates, likelihoods(self.scorer, text, strides, candidates, spans))
 
@@ -305,17 +275,11 @@ def likelihoods(
     candidates: Candidates,
     spans: Sequence[tuple[int, int]],
 ) -> list[np.ndarray]:
-    """Log-probability (nats) of a span of each stride's window behind each of its candidates.
+    """How likely spans of a text are behind each candidate document, in nats.
 
-    Args:
-        scorer: Scores under the language model.
-        text: Token ids of the whole text.
-        strides: S strides of the text.
-        candidates: ``[S]`` numbers of the passages of each.
-        spans: ``[S]`` first token and the token after the last one.
-
-    Returns:
-        ``[S][candidates of the stride]``.
+    ``spans [S]``: for each of S strides the first token to score and the token after the last.
+    ``candidates [S]``: its candidate passages, by number. Returns a log-probability for each stride and
+    candidate.
     """
     stretches = [
         Wanted((number,), scorer.start((number,), stride.last), *span)
@@ -341,7 +305,6 @@ _RETRIEVED = 256
 
 
 def refuse_long_window(model: Any, window: int, name: str) -> None:
-    """Refuse (ConfigError) a window that a model has no positions for."""
     positions = positions_in(model.config)
     if positions is not None and window > positions:
         raise ConfigError(
@@ -354,14 +317,9 @@ def _exp(value: float) -> float:
 
 
 class ScoredStride(NamedTuple):
-    """A scored stride.
+    """A scored stride: its tokens ``first`` to before ``last``, and how many ``tokens`` were scored.
 
-    Attributes:
-        first: Its first token.
-        last: The token after its last.
-        passages: Ids of the documents before it, in their order.
-        log_probability: Log-probability of its tokens (nats).
-        tokens: Number of scored tokens.
+    ``passages``: ids of the documents before it, in their order. ``log_probability`` is in nats.
     """
 
     first: int
@@ -372,15 +330,9 @@ class ScoredStride(NamedTuple):
 
 
 class Perplexity(NamedTuple):
-    """The perplexity of one or several texts.
+    """Perplexities a token and a word (separated by white space), and the counts behind them.
 
-    Attributes:
-        token: Perplexity a token.
-        word: Perplexity a word (separated by white space).
-        tokens: Number of scored tokens.
-        words: Number of words.
-        strides: Number of strides.
-        without: Number of strides without a document.
+    ``without``: number of strides without a document.
     """
 
     token: float
@@ -392,7 +344,6 @@ class Perplexity(NamedTuple):
 
 
 def perplexity(scored: Iterable[ScoredStride], words: int) -> Perplexity:
-    """The perplexity of scored strides."""
     rows = list(scored)
     tokens = sum(row.tokens for row in rows)
     if not tokens or not words:
@@ -408,11 +359,8 @@ def perplexity(scored: Iterable[ScoredStride], words: int) -> Perplexity:
 class InContextRalm:
     """A frozen language model that reads with documents.
 
-    Args:
-        model: A transformers causal language model.
-        options: Strides, documents and window.
-        chooser: Orders the retrieved documents; the retriever's order by default.
-        allow: Filter of the documents, to keep the text itself out (see :mod:`grls.data.filters`).
+    ``chooser`` orders the retrieved documents; ``allow`` is a filter that keeps the text itself out
+    (:mod:`grls.data.filters`).
     """
 
     model: Any
@@ -454,14 +402,10 @@ class InContextRalm:
         return self._documents[number]
 
     def ids(self, numbers: Sequence[int]) -> tuple[str, ...]:
-        """Ids of passages."""
         return () if self.corpus is None else tuple(self.corpus.ids(numbers))
 
     def score(self, text: Sequence[int], begin: int = 0) -> Iterator[list[ScoredStride]]:
-        """Score the strides of a text, block by block, so that a run can be kept as it goes.
-
-        The first ``begin`` strides are skipped, because an earlier run has done them.
-        """
+        """Score the strides of a text from number ``begin`` on, in blocks, so that a run can be kept."""
         todo = strides(len(text), self.options)[begin:]
         size = max(1, _BLOCK_TOKENS // self.options.stride)
         for n in range(0, len(todo), size):

@@ -1,8 +1,8 @@
-"""The trained judge of documents: a bidirectional encoder that reads prefix and document (arXiv 2302.00083).
+"""The trained judge of documents: an encoder that reads prefix and document (arXiv 2302.00083).
 
-``f(x, d)`` is one number, and ``p_rank(d_i | x) = exp f(x, d_i) / sum_j exp f(x, d_j)`` over the candidates
-of a retriever ("Training LM-dedicated rerankers" there). Training: :mod:`grls.train.reranker.module`, on
-examples of the class :class:`RerankExample`.
+``f(x, d)`` is one number, and ``p_rank(d_i | x) = exp f(x, d_i) / sum_j exp f(x, d_j)`` over the
+candidates of a retriever ("Training LM-dedicated rerankers" there). Training:
+:mod:`grls.train.reranker.module`.
 """
 
 from __future__ import annotations
@@ -94,15 +94,10 @@ class Reranker:
         trained: bool = False,
         evidence_words: int | None = None,
     ) -> Reranker:
-        """Load a trained reranker, or an encoder to train.
+        """Load a trained reranker, or an encoder to train (folder or hub name).
 
-        Args:
-            name: Folder or hub name; ``all-MiniLM-L6-v2`` comes with the extra ``local-models``.
-            prefix_tokens: For an encoder to train; a trained reranker stores its value.
-            max_tokens: For an encoder to train; a trained reranker stores its value.
-            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
-            trained: Whether the model must have a head; otherwise a missing head gets random weights.
-            evidence_words: For an encoder to train: see the constructor.
+        A trained reranker stores the lengths. ``trained``: the model must have a head; otherwise a
+        missing one gets random weights.
         """
         source = packaged_encoder(name)
         refuse_missing_folder(source)
@@ -135,7 +130,6 @@ class Reranker:
         )  # fmt: skip
 
     def save(self, folder: str | Path) -> None:
-        """Write model and tokenizer."""
         settings = {"prefix_tokens": self.prefix_tokens, "max_tokens": self.max_tokens}
         if self.evidence_words is not None:
             settings = {"max_tokens": self.max_tokens, "evidence_words": self.evidence_words}
@@ -176,10 +170,7 @@ class Reranker:
 
 @dataclass(frozen=True)
 class Trained(Chooser):
-    """The order of a trained reranker.
-
-    The text comes in tokens of ``tokenizer``, the language model's.
-    """
+    """The order of a trained reranker; the text comes in tokens of ``tokenizer``, the language model's."""
 
     reranker: Reranker
     tokenizer: Any
@@ -189,7 +180,6 @@ class Trained(Chooser):
     def order(
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
     ) -> list[list[int]]:
-        """The candidates by ``f(x, d)``; equal ones stay in the retriever's order."""
         prefixes = prefixes_of(self.tokenizer, text, strides, self.reranker.prefix_tokens)
         texts = document_texts(self.corpus, sorted({number for numbers in candidates for number in numbers}))
         values = self.reranker.scores(
@@ -201,13 +191,11 @@ class Trained(Chooser):
 
 
 def prefixes_of(tokenizer: Any, text: Sequence[int], strides: Sequence[Stride], tokens: int) -> list[str]:
-    """The end of the text before each stride."""
     prefixes: list[str] = tokenizer.batch_decode([list(text[stride.asks(tokens)]) for stride in strides])
     return prefixes
 
 
 def document_texts(corpus: Corpus, numbers: Sequence[int]) -> dict[int, str]:
-    """Number of a passage -> its text as an encoder reads it."""
     passages = corpus.passages(numbers)
     return {
         number: f"{passage.title} {passage.text}".strip()
@@ -216,7 +204,6 @@ def document_texts(corpus: Corpus, numbers: Sequence[int]) -> dict[int, str]:
 
 
 def read_examples(file: str | Path) -> list[RerankExample]:
-    """Examples that ``grls ralm examples`` wrote."""
     examples = []
     for line, record in read_jsonl(file):
         if "settings" in record or record.get("passages") == []:  # the head, or a stride without candidates

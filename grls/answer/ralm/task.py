@@ -1,6 +1,6 @@
 """Runs of In-Context RALM: measure texts, continue them, or collect examples for a reranker.
 
-Models, retriever and texts are opened by their names in the options. A killed run goes on where it stopped.
+A killed run goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -151,10 +151,10 @@ _SHOWN = 5
 
 
 def without(corpus: Corpus, file: Path) -> Numbered:
-    """All passages except those whose title or id stands in a file, such as the passages of the texts read.
+    """All passages except those whose title or id stands in a file, such as those of the texts read.
 
-    White space around titles is ignored, ids must match exactly. A warning counts lines that are no title and
-    no id, and lists the first few: they may be misspelled titles.
+    Ids must match exactly. A warning counts lines that are no title and no id, and lists the first few: they
+    may be misspelled.
     """
     named = dict.fromkeys(line for _, line in named_lines(file, "a title or a passage id a line"))
     titled: dict[str, list[str]] = {}
@@ -230,8 +230,8 @@ def collect_examples(
 ) -> None:
     """Collect examples for :mod:`grls.train.reranker`, a line a stride in OUTPUT.examples.jsonl.
 
-    An example has the candidates of a stride, as many as the chooser of ``reader`` says; it is empty if
-    nothing was retrieved. One stride out of ``every`` is taken.
+    An example has as many candidates as the chooser says; it is empty if nothing was retrieved. One
+    stride out of ``every`` is taken.
     """
     if reader.chooser.candidates < 2:
         raise ConfigError(f"examples need candidates >= 2, got {reader.chooser.candidates}.")
@@ -292,11 +292,9 @@ def _opened_file(
 
 
 class RalmContinuation(NamedTuple):
-    """The continuation of a prompt.
+    """The continuation of a prompt, with the ids of the documents before each stride.
 
-    Attributes:
-        passages: For each stride the ids of the documents before it.
-        ended: False if the length limit cut the text.
+    ``ended`` is false if the length limit cut the text.
     """
 
     text: str
@@ -309,8 +307,8 @@ def continue_texts(
 ) -> list[RalmContinuation]:
     """Continue several prompts (token ids) together, greedily, with a new retrieval every s tokens.
 
-    Within a stride the model continues from its cache. For the next stride the documents before the text may
-    change, and then everything behind them is computed again.
+    Within a stride the model continues from its cache. For the next stride the documents before the text
+    may change, and then everything behind them is computed again.
     """
     at_least(1, max_new_tokens=max_new_tokens)
     if isinstance(ralm.chooser, Oracle):

@@ -1,8 +1,7 @@
 """RICHES: an answer with its evidence retrieved while it is written (arXiv 2407.00361).
 
-A causal or encoder-decoder model writes thoughts, quotes keys of the corpus between markers, and answers, in
-one pass (:mod:`grls.decode.interleave.search`). The quotes are the retrieval: the passages of the quotes, in
-their order, are the ranking.
+A model writes thoughts, quotes keys of the corpus between markers, and answers, in one pass
+(:mod:`grls.decode.interleave.search`). The passages of the quotes, in their order, are the ranking.
 """
 
 from __future__ import annotations
@@ -61,12 +60,11 @@ class Quote(NamedTuple):
     Attributes:
         text: The text as it was written.
         keys: The texts of the keys that hold it, as many as the options allow (see ``held``).
-        passages: Ids of the passages of these keys, in the order of the corpus. Passages under a title or a
-            header are ordered by similarity to the query and the text before the quote
-            (:func:`by_similarity`); equal ones stay in the order of the corpus.
+        passages: Ids of the passages of these keys, in the order of the corpus; passages under a title or a
+            header by similarity to the query and the text before the quote (:func:`by_similarity`).
         score: Log-probability (nats) of the quote.
         closed: False if the length limit cut the quote: then it retrieves nothing.
-        held: Number of keys that hold the quote; larger than ``len(keys)`` if the options limit the keys.
+        held: Number of keys that hold the quote, named or not.
     """
 
     text: str
@@ -78,13 +76,7 @@ class Quote(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of an output.
-
-    Attributes:
-        kind: ``thought``, ``quote`` or ``answer``.
-        text: The text without markers.
-        quote: Number of the quote; -1 for other kinds.
-    """
+    """A part of an output, without markers; ``quote`` is the number of the quote, else -1."""
 
     kind: Literal["thought", "quote", "answer"]
     text: str
@@ -92,15 +84,10 @@ class Piece(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The output of a model for a query.
+    """The output of a model for a query: its parts, its quotes, and its answer (empty: none was written).
 
-    Attributes:
-        pieces: The parts of the output, in order.
-        quotes: The quoted keys, in order.
-        answer: The answer; empty if none was written.
-        score: Log-probability (nats) of the whole output.
-        ended: False if the length limit cut the output.
-        failed: Why nothing was written for the query; empty if something was.
+    ``score``: log-probability (nats) of the whole output. ``ended`` is false if the length limit cut it.
+    ``failed`` says why nothing was written.
     """
 
     pieces: tuple[Piece, ...]
@@ -111,9 +98,9 @@ class Written(NamedTuple):
     failed: str = ""
 
     def ranking(self) -> list[Hit]:
-        """The passages of the quotes, in their order, each once; a score is minus the rank.
+        """The passages of the quotes, in their order, each once.
 
-        (The log-probabilities of two quotes cannot be compared.)
+        A score is minus the rank, since the log-probabilities of two quotes cannot be compared.
         """
         passages = dict.fromkeys(passage for quote in self.quotes for passage in quote.passages)
         return [Hit(passage, float(-rank)) for rank, passage in enumerate(passages, 1)]
@@ -131,12 +118,9 @@ def by_similarity(texts: Sequence[str], query: str, analyzer: Analyzer = _ENGLIS
 
     A title names an article and a header a section of it, so one key stands for several passages; TF-IDF
     ranks them, as in arXiv 2407.00361 ("retrieval keys"). Weights are those of scikit-learn's
-    ``TfidfVectorizer`` with ``sublinear_tf``: ``(1 + ln tf) * (1 + ln((1 + n) / (1 + df)))`` over the n texts
-    alone, of words as an :class:`grls.data.words.Analyzer` splits them, function words left out (those that
-    BM25 leaves out; scikit-learn's list has "fire" and "mill").
-
-    Returns:
-        Indices of the texts; equally similar texts (such as those without a shared word) keep their order.
+    ``TfidfVectorizer`` with ``sublinear_tf``: ``(1 + ln tf) * (1 + ln((1 + n) / (1 + df)))`` over the n
+    texts alone, of words as an :class:`grls.data.words.Analyzer` splits them, without function words
+    (scikit-learn's list of these has "fire" and "mill"). Equally similar texts keep their order.
     """
     if len(texts) < 2:
         return list(range(len(texts)))
@@ -151,12 +135,7 @@ def by_similarity(texts: Sequence[str], query: str, analyzer: Analyzer = _ENGLIS
 
 @dataclass(eq=False, repr=False)
 class Riches:
-    """Answers questions with interlaced retrieval.
-
-    Args:
-        model: A transformers model, causal or encoder-decoder.
-        keys: The keys of the corpus, made with this tokenizer.
-    """
+    """Answers questions with interlaced retrieval; the keys are made with this tokenizer."""
 
     model: Any
     tokenizer: Any
@@ -183,13 +162,9 @@ class Riches:
     ) -> list[Written]:
         """Answer queries.
 
-        A query has no answer if it is too long for the model, or if a quote is not in the key that it names
-        (a stored index of other texts). Such a query is logged as an error; the others are answered.
-
-        Args:
-            queries: The queries.
-            decided: Called with the number of queries answered since the last call, while no thread waits for
-                the model: it may use the model, in this thread or in another.
+        A query has no answer if it is too long for the model, or if a quote is not in the key that it
+        names (a stored index of other texts): an error is logged. ``decided`` is called with the number
+        of queries answered since, while no thread waits for the model: it may use the model.
         """
         causal = not self.model.config.is_encoder_decoder
         ask = partial(prompted, self.prompt, self.tokenizer, causal=causal)
@@ -233,7 +208,6 @@ class Riches:
         return False
 
     def _free(self, tokens: Sequence[int], spans: Sequence[Span]) -> list[str]:
-        """The free texts before, between and after the quotes, without markers."""
         texts, end = [], 0
         opening = self.prompt.markers[0]
         for span in spans:
@@ -245,7 +219,6 @@ class Riches:
         return texts
 
     def _read(self, output: Interlaced, query: str = "") -> Written:
-        """The output as texts."""
         free = self._free(output.tokens, output.spans)
         quotes: list[Quote] = []
         before = query  # the query and the output before the quote
@@ -281,8 +254,8 @@ class Riches:
     def _invented(self, output: Interlaced) -> str:
         """What says that a quote is not in the keys it names, as tokens and as text; empty if all are.
 
-        A key made from passages must be part of each of them, except for white space. An invented quote is a
-        fault of the decoder or of a stored index.
+        A key made from passages must be part of each of them, except for white space. An invented quote
+        is a fault of the decoder or of a stored index.
         """
         of_passages = self.keys.origin.kind in ("sentence", "paragraph", "titled", "title")
         for span in output.spans:
@@ -320,10 +293,8 @@ def run_riches(
 ) -> None:
     """Answer questions with quotes; save the answers, their page and the run, and print the scores.
 
-    Answers are written to a file as they come, so that a killed run goes on where it stopped. All of them may
-    not fit into memory, so they are read from the file one at a time.
-
-    The arguments are the options of ``grls answer riches``.
+    A killed run goes on where it stopped. Answers are read from the file one at a time: all may not fit
+    into memory. The arguments are the options of ``grls answer riches``.
     """
     corpus, queries = questions.corpus, questions.queries
     loaded, tokenizer = load_language_model(model, device)
@@ -384,12 +355,10 @@ def run_riches(
 
 
 def outputs(file: GrowingFile, queries: Sequence[Query]) -> Iterator[Written]:
-    """The output of each query, one at a time from the file."""
     return map(written_of, islice(file.each(), len(queries)))
 
 
 def written_of(record: dict[str, Any]) -> Written:
-    """The output in a record."""
     quotes = [
         Quote(**{**quote, "keys": tuple(quote["keys"]), "passages": tuple(quote["passages"])})
         for quote in record["quotes"]
@@ -400,7 +369,6 @@ def written_of(record: dict[str, Any]) -> Written:
 
 
 def record_of(query: Query, written: Written) -> dict[str, Any]:
-    """An output as a line of the answers."""
     return {
         "query_id": query.id,
         "text": query.text,
@@ -429,7 +397,6 @@ dd { margin: 0 0 0 1rem; }
 
 
 def terminal(query: Query, written: Written, markers: tuple[str, str], colour: bool = True) -> str:
-    """One query and its output, for a terminal."""
     lines = [visible(f"{query.id}: {query.text}")]
     for piece in written.pieces:
         text = visible(f"  {_marked(piece, written, markers)}")

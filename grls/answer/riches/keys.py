@@ -1,9 +1,8 @@
 """The keys of a corpus: the texts that a model may quote, and the passages that they stand for.
 
 Kinds of key (arXiv 2407.00361, "retrieval keys"): the whole paragraph with or without its title, its
-sentences, its title, its title with the header of its section (``metadata.section``), or propositions: short
-statements of one fact each, read from a file that :mod:`grls.answer.riches.propositions` or another program
-has written. A quote is written with the constraint of an index over the keys.
+sentences, its title, its title with the header of its section (``metadata.section``), or propositions
+(:mod:`grls.answer.riches.propositions`): short statements of one fact each, read from a file.
 
 Legend: N keys, B bytes of their texts, M passages of all keys together.
 """
@@ -60,10 +59,8 @@ class KeyOrigin(NamedTuple):
         kind: The kind of key, see :data:`grls.answer.riches.options.KeyKind`.
         anywhere: Whether a quote may begin anywhere in a key.
         markers: The texts that open and close a quote; no key holds them.
-        tokenizer: Fingerprint of the tokenizer.
-        corpus: Fingerprint of the corpus.
-        source: Fingerprint of the file of propositions, or of the sections of the passages; empty for the
-            other kinds.
+        tokenizer: Fingerprint of the tokenizer; ``corpus``: of the corpus.
+        source: Fingerprint of the file of propositions, or of the sections of the passages.
     """
 
     kind: str
@@ -77,10 +74,8 @@ class KeyOrigin(NamedTuple):
 class _Stored(Sequence[_Entry], Generic[_Entry]):
     """N entries that stand one after another in an array.
 
-    Args:
-        parts: ``[B]`` or ``[M]``.
-        offsets: ``[N + 1]`` start of each entry, and the end.
-        read: Makes an entry of its part of the array.
+    ``parts``: ``[B]`` or ``[M]``; ``offsets``: ``[N + 1]`` start of each entry, and the end. ``read``
+    makes an entry of its part.
     """
 
     def __init__(self, parts: Array, offsets: Array, read: Callable[[Array], _Entry]):
@@ -108,14 +103,9 @@ def _joined(rows: Iterable[Array]) -> tuple[Array, Ints]:
 class Keys:
     """N keys and their index, in memory or in a folder.
 
-    The folder has ``keys.json`` (the manifest), four ``.npy`` files with the texts and the passages, and the
-    index in ``index/``. All of it is memory-mapped, and nothing is tokenized again. The manifest carries the
-    format version, checksums, and the origin of the keys; keys of another origin are refused.
-
-    Attributes:
-        texts: The text of each key.
-        passages: Numbers of the passages that each key stands for, ascending.
-        origin: The data and options that the keys were made from.
+    The folder has ``keys.json`` (the manifest: format, checksums, origin), four ``.npy`` files with the
+    texts and the passages, and the index in ``index/``. All of it is memory-mapped, and nothing is
+    tokenized again. ``passages``: numbers of the passages that each key stands for, ascending.
     """
 
     texts: Sequence[str]
@@ -124,7 +114,6 @@ class Keys:
     origin: KeyOrigin
 
     def save(self, folder: str | Path) -> None:
-        """Write the keys to a folder, atomically; earlier keys there are replaced."""
         with atomic_folder(folder, MANIFEST) as new:
             octets, starts = _joined(np.frombuffer(text.encode(), np.uint8) for text in self.texts)
             numbers, offsets = _joined(np.array(numbers, dtype=np.int64) for numbers in self.passages)
@@ -191,16 +180,10 @@ def build_keys(
     options: KeyOptions = USUAL_KEYS,
     markers: tuple[str, str] = ("«", "»"),
 ) -> Keys:
-    """The keys of a corpus with their index: opened in their folder, or made, and stored in the empty folder.
+    """The keys of a corpus with their index: opened in their folder, or made, and stored there.
 
     A key is written with a space before it, so that a word has the same tokens within and at the start of a
-    key. The file of propositions has null in place of the text for a passage without a proposition.
-
-    Args:
-        corpus: The passages.
-        tokenizer: The model's tokenizer.
-        options: Which keys, and their folder; without one they are not stored.
-        markers: The texts that open and close a quote: no key may hold them.
+    key. No key may hold one of ``markers``, which open and close a quote.
     """
     origin = _origin(corpus, tokenizer, options, markers)
     kind, propositions, folder = options.kind, options.propositions, options.folder
@@ -262,7 +245,6 @@ def build_keys(
 
 
 def _origin(corpus: Corpus, tokenizer: Any, options: KeyOptions, markers: tuple[str, str]) -> KeyOrigin:
-    """The origin of keys; errors as :func:`build_keys`."""
     kind, propositions = options.kind, options.propositions
     one_of(get_args(KeyKind), "keys.", kind=kind)
     if (kind == "proposition") != (propositions is not None):
@@ -286,7 +268,7 @@ def _origin(corpus: Corpus, tokenizer: Any, options: KeyOptions, markers: tuple[
 
 
 def _sections(corpus: Corpus) -> Iterator[str]:
-    """The header of each passage's section, which must be a text; empty if the metadata do not name it."""
+    """The header of each passage's section, which must be a text; empty if the metadata name none."""
     for number, metadata in enumerate(corpus.metadata()):
         section = metadata.get("section") or ""
         if not isinstance(section, str):

@@ -1,7 +1,7 @@
 """The prompt before a question, and how an answer is read.
 
-The examples are invented; their quotes stand in no corpus, and a model that copies them cannot close them.
-A fine-tuned model needs neither task nor examples: its prompt is the question.
+The examples are invented; a model that copies their quotes cannot close them. A fine-tuned model needs
+neither task nor examples: its prompt is the question.
 """
 
 from __future__ import annotations
@@ -77,7 +77,6 @@ _EXAMPLES: dict[str, tuple[SolvedQuestion, ...]] = {"single": _SINGLE, "multi": 
 
 
 def solution(prompt: PromptOptions, example: SolvedQuestion) -> str:
-    """The solved answer of an example, with its quotes."""
     opening, closing = prompt.markers
     lines = [
         (f"{sought}: " if prompt.keywords else "") + f"{opening} {quote} {closing}"
@@ -111,10 +110,7 @@ def common(rows: Sequence[Sequence[int]]) -> int:
 
 
 def split_answer(text: str) -> tuple[str, str, str] | None:
-    """The text before the last ``answer:``, the rest of its line, and the text behind that line.
-
-    None if there is no ``answer:``.
-    """
+    """The text before the last ``answer:``, the rest of its line, and the text behind that line."""
     start = text.lower().rfind(ANSWER)
     if start < 0:
         return None

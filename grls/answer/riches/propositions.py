@@ -1,13 +1,12 @@
 """Propositions of passages, written by a language model: the best keys of RICHES.
 
 A proposition is a short statement of one fact that can be understood alone ("retrieval keys" in arXiv
-2407.00361). The prompt of a causal model shows two passages with their propositions (invented; they stand
-in no corpus); an encoder-decoder reads the passage in the form of its fine-tuning. Nothing checks that a
-proposition is true to its passage.
+2407.00361). The prompt of a causal model shows two invented passages with their propositions; an
+encoder-decoder reads the passage in the form of its fine-tuning. Nothing checks that a proposition is
+true to its passage.
 
-The models write greedily, with transformers' ``generate``: a batch of passages of similar length at a time,
-in this process or by workers. A shard holds whole batches, so workers write the bytes that one process
-writes, where their machines round alike.
+Models write greedily, a batch of passages of similar length at a time. A shard holds whole batches, so
+workers write the bytes that one process writes, where their machines round alike.
 """
 
 from __future__ import annotations
@@ -127,7 +126,6 @@ class PropositionPrompt(NamedTuple):
         return "-" if self.examples and not self.chat else ""
 
     def shortened(self, text: str) -> str:
-        """An output up to the end of its propositions."""
         for stop in _STOPS if self.lead else ():
             text = text.split(stop)[0]
         return text
@@ -140,7 +138,6 @@ class PropositionPrompt(NamedTuple):
         return bool(lines) and lines[-1] in lines[:-1]
 
     def inputs(self, tokenizer: Any, passages: Sequence[Passage]) -> list[list[int]]:
-        """Token ids of the whole prompt with each passage."""
         if self.template and "{text}" not in self.template:
             raise ConfigError(
                 f"{Option('template')} needs {{text}} where the passage goes; got {self.template!r}."
@@ -153,7 +150,6 @@ class PropositionPrompt(NamedTuple):
         return few_shot(tokenizer, _TASK, solved, dialogues, self.chat)
 
     def form(self, passage: Passage) -> str:
-        """The passage as the model reads it, in one line."""
         title, text = (" ".join(part.split()) for part in (passage.title, passage.text))
         if self.template:
             fields = {"title": title, "text": text}
@@ -178,13 +174,10 @@ def parse_propositions(
     """Parse an output: a JSON list of texts, or a proposition a line, without bullets and numbers.
 
     If an output is one line without a bullet (T5's tokenizers write no line break), its sentences are the
-    propositions. If the output has not ended, the last line is left out. A longer proposition than
-    ``longest`` characters is left out, too.
-
-    Returns:
-        The propositions, each once; reason -> number of lines that were left out: ``cut`` (the length limit
-        cut the line), ``twice``, ``long``, ``copied`` (from the examples), ``invented`` (with a number that
-        the passage lacks), ``other`` (no statement, such as only the title).
+    propositions. Returns the propositions, each once, and reason -> number of lines that were left out:
+    ``cut`` (the length limit cut the line), ``twice``, ``long`` (above ``longest`` characters),
+    ``copied`` (from the examples), ``invented`` (with a number that the passage lacks), ``other`` (no
+    statement, such as only the title).
     """
     stripped = text.strip()
     lines = stripped.split("\n")
@@ -237,10 +230,8 @@ _TAIL = 8
 class Propositions(NamedTuple):
     """The propositions of a passage.
 
-    Attributes:
-        by: ``model`` if the model wrote them; ``sentences`` if they are the sentences of the passage.
-        dropped: Reason -> number of lines of the model that were left out (see
-            :func:`parse_propositions`); ``unread`` if the passage is too long.
+    ``by`` is ``sentences`` if they are the sentences of the passage. ``dropped``: as in
+    :func:`parse_propositions`, and ``unread`` if the passage is too long.
     """
 
     passage: str
@@ -250,17 +241,10 @@ class Propositions(NamedTuple):
 
 
 class Propositionizer:
-    """Writes propositions.
+    """Writes propositions; without ``prompt``, a causal model reads examples and others do not.
 
-    A causal model reads the prefix that all inputs share only once; the keys and values of the prefix stand
-    before every batch, and the padding behind them. A model that repeats a line is in a loop, and is stopped.
-
-    Args:
-        model: A transformers model, causal or encoder-decoder.
-        prompt: Writes the prompt; None: with examples for a causal model, plain otherwise.
-        max_new_tokens: Length limit of the output for a passage.
-        longest: Most characters of a proposition.
-        fallback: Take the sentences of a passage if the model wrote no proposition.
+    A causal model reads the prefix that all inputs share only once. A model that repeats a line is in a loop,
+    and is stopped. ``fallback``: take the sentences of a passage if the model wrote no proposition.
     """
 
     def __init__(
@@ -293,7 +277,6 @@ class Propositionizer:
             )
 
     def write(self, passages: Sequence[Passage]) -> list[Propositions]:
-        """The propositions of a batch of passages, in their order."""
         rows = [self._without_end(row) for row in self.prompt.inputs(self.tokenizer, passages)]
         short = [n for n, p in enumerate(passages) if p.text.strip() and len(rows[n]) <= self._room]
         outputs = dict(zip(short, self._generate([rows[n] for n in short]), strict=True))
@@ -311,7 +294,6 @@ class Propositionizer:
 
     @torch.inference_mode()
     def _generate(self, rows: list[list[int]]) -> Iterator[tuple[str, bool]]:
-        """The output for each input, and whether it is complete."""
         if not rows:
             return
         with exclusive(self.model):
@@ -395,12 +377,8 @@ class PropositionFile:
 
     One JSON object a line: ``passage`` (its id), ``text`` (null in the only line of a passage without
     propositions), ``part`` of ``parts`` (from 1; 0 of 0 without propositions), ``by`` (``model``, or
-    ``sentences`` if the model wrote none) and, in the first line of a passage, ``dropped`` (reasons and
-    numbers of lines that were left out). An incomplete last passage of a killed run is cut off.
-
-    Args:
-        path: The file; its manifest is beside it, and holds the origin.
-        origin: The data and options that the propositions are made from, as JSON values.
+    ``sentences``) and, in the first line of a passage, ``dropped``. The manifest beside it holds the
+    origin.
 
     Attributes:
         passages: Ids of the complete passages.
@@ -456,7 +434,6 @@ class PropositionFile:
             self._count(unit)
 
     def _count(self, unit: list[dict[str, Any]]) -> None:
-        """Count the lines of one passage."""
         self.passages.add(unit[0]["passage"])
         self.propositions += unit[0]["parts"]
         self.none += unit[0]["parts"] == 0
@@ -464,7 +441,6 @@ class PropositionFile:
         self.dropped.update(unit[0]["dropped"])
 
     def close(self) -> None:
-        """Let other processes write the file."""
         self._file.close()
 
     def _take_up(self) -> None:
@@ -501,7 +477,6 @@ class PropositionFile:
 
 
 def read_propositions(path: Path) -> Iterator[Propositions]:
-    """The propositions of a whole file, passage by passage."""
     unit: list[dict[str, Any]] = []
     with path.open("rb") as stream:
         for record in map(json.loads, stream):
@@ -527,13 +502,11 @@ class OpenedPropositions(NamedTuple):
 
     @property
     def passages(self) -> int:
-        """Number of passages."""
         return sum(map(len, self.batches))
 
     def write(
         self, batches: Iterable[list[int]], file: PropositionFile, report: Callable[[int], object]
     ) -> None:
-        """Write batches to a file, which skips complete passages."""
         for numbers in batches:
             missing = set(self.corpus.ids(numbers)) - file.passages
             if missing:
@@ -543,10 +516,7 @@ class OpenedPropositions(NamedTuple):
 
 @dataclass(frozen=True)
 class PropositionWork:
-    """The options of `grls prepare propositions` that the propositions depend on.
-
-    The attributes are named like the options.
-    """
+    """The options of `grls prepare propositions` that the propositions depend on, by their names."""
 
     data: str
     model: str
@@ -561,7 +531,6 @@ class PropositionWork:
     device: str
 
     def opened(self) -> OpenedPropositions:
-        """Read the corpus, and open the language model."""
         corpus = Corpus.read(self.data)
         loaded, tokenizer = load_language_model(self.model, self.device)
         shown = not loaded.config.is_encoder_decoder if self.examples is None else self.examples

@@ -5,10 +5,9 @@ A target has a line for each gold passage, with words to look for and the quoted
     white: « if someone is cold then they are white . »
     answer: proved
 
-A target is composed of token ids, not tokenized as one string: free text as the tokenizer writes it, then the
+It is composed of token ids, not tokenized as one string: free text as the tokenizer writes it, then the
 tokens that the index holds for the key, then the closing marker as the decoder writes it. So
-:mod:`grls.decode.interleave.search` can write every target; the tokens of the whole string might not be
-reachable. The module does not know of models, and nothing is random.
+:mod:`grls.decode.interleave.search` can write every target. Nothing is random.
 """
 
 from __future__ import annotations
@@ -35,13 +34,10 @@ _REMEMBERED = 100_000
 
 
 class QuotedTarget(NamedTuple):
-    """The target of a query.
+    """The target of a query: all token ids with the end token, and the numbers of the quoted keys.
 
-    Attributes:
-        tokens: All token ids, the end token included.
-        spans: For each quote the position of its first token, and the position after its last one, where the
-            closing marker begins.
-        keys: Numbers of the quoted keys.
+    ``spans``: for each quote the position of its first token, and the position after its last one, where
+    the closing marker begins.
     """
 
     tokens: tuple[int, ...]
@@ -81,8 +77,8 @@ class Targets:
     def write(self, query: Query, passages: Sequence[str]) -> QuotedTarget:
         """The target of a query, quoting a key of each of its passages, in this order.
 
-        If a passage has several keys, the key that shares most words with question and answers is quoted. A
-        key of several passages is quoted once.
+        Of several keys of a passage, the one that shares most words with question and answers is quoted.
+        A key of several passages is quoted once.
         """
         chosen = self._chosen(query, passages)
         known, opening = self._words(query.text), self.keys.origin.markers[0]
@@ -111,7 +107,6 @@ class Targets:
         return QuotedTarget((*tokens, self.tokenizer.eos_token_id), tuple(spans), tuple(chosen))
 
     def _chosen(self, query: Query, passages: Sequence[str]) -> dict[int, str]:
-        """The key of each passage, with its title."""
         words = self._words(" ".join((query.text, *query.answers)))
         chosen: dict[int, str] = {}
         for passage, number in zip(passages, self.corpus.numbers(list(passages)), strict=True):
@@ -132,7 +127,6 @@ class Targets:
         return chosen
 
     def _free(self, query: Query, texts: list[str]) -> list[list[int]]:
-        """The tokens of free texts, checked."""
         new = [text for text in dict.fromkeys(texts) if text not in self._written]
         if len(self._written) + len(new) > _REMEMBERED:
             self._written.clear()
@@ -155,5 +149,4 @@ class Targets:
         return [self._written[text] for text in texts]
 
     def _words(self, text: str) -> set[str]:
-        """The content words of a text."""
         return set(self._analyzer.content(text, 1))

@@ -1,10 +1,8 @@
 """The decisions of one step of the search on the device, as a function of tensors only.
 
-Legend: S slots (queries in flight), K beam width, C candidates of a slot at most, V vocabulary, k results a
-query, I priors, R rows of the index.
-
-The host needs no value from the device during the function, so it can be compiled as a whole: see
-:mod:`grls.decode.gpu.search`.
+Legend: S slots (queries in flight), K beam width, C candidates of a slot at most, V vocabulary, k results
+a query, I priors, R rows of the index. The host needs no value from the device meanwhile, so the function
+can be compiled as a whole (:mod:`grls.decode.gpu.search`).
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ _LEAST = 10
 
 
 class Rules(NamedTuple):
-    """The end token of the index, and the options of every step (see :class:`grls.decode.beam.Decoder`)."""
+    """The end token of the index, and the options of :class:`grls.decode.beam.Decoder`."""
 
     end: int
     early_stop: bool
@@ -52,12 +50,11 @@ class Standing(NamedTuple):
 
     Attributes:
         nodes: ``[S, K]`` the node of each beam in the index.
-        scores: ``[S, K]`` the log-probability of each beam (nats), including the scores of priors.
+        scores: ``[S, K]`` log-probabilities (nats), including the scores of priors.
         own: ``[S, K]`` the same without the scores of priors, unless these are normalized.
         parents: ``[S, K]`` the beam that each beam continues.
         tokens: ``[S, K]`` the token that each beam will feed next.
-        result_scores: ``[S, k]`` the scores of the results, best first.
-        result_nodes: ``[S, k]`` the nodes of the results.
+        result_scores: ``[S, k]`` the scores of the results, best first; ``result_nodes``: their nodes.
         damaged: Whether a logit was NaN.
     """
 
@@ -72,7 +69,7 @@ class Standing(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The queries in the slots, ``[S]`` each: their numbers, beam widths (at most K) and k (at most k)."""
+    """The queries in the slots, ``[S]`` each: their numbers, beam widths (at most K) and k."""
 
     queries: Tensor
     widths: Tensor
@@ -82,7 +79,7 @@ class Asked(NamedTuple):
 class Count:
     """Counts the passages that each query may find in ranges of rows, on the device.
 
-    ``fixed``: the lists of all scopes are kept in the same tensors, which only grow, so that there are few
+    ``fixed``: the lists of all scopes are kept in the same tensors, which only grow: there are few
     shapes.
     """
 
@@ -95,7 +92,6 @@ class Count:
         )
 
     def read(self, scope: Scope) -> None:
-        """Read the lists of a scope."""
         hidden, subsets, self._stride = scope.hidden_and_subsets()
         # The padding of sorted lists is beyond all rows; the padding of the list of subsets is never read.
         self._hidden = self._stored(self._hidden, hidden, _BEYOND)
@@ -106,11 +102,9 @@ class Count:
             self._loaded = scope.subsets
 
     def tensors(self) -> list[Tensor]:
-        """The tensors that :meth:`remaining` reads."""
         return [self._hidden, self._subsets, self._held]
 
     def _stored(self, room: Tensor, values: Ints, padding: int) -> Tensor:
-        """The values as a tensor, in ``room`` if they fit."""
         new = torch.from_numpy(values).to(room.device)
         if not self._fixed:
             return new
@@ -123,7 +117,7 @@ class Count:
         return room
 
     def remaining(self, queries: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """The number of rows of ``low[s, c]:high[s, c]`` that query ``queries[s]`` may find, ``[S, C]``."""
+        """``[S, C]`` the number of rows of ``low[s, c]:high[s, c]`` that query ``queries[s]`` may find."""
         count = high - low
         if len(self._held):
             subset = self._subsets[queries][:, None]
@@ -147,7 +141,6 @@ class Left:
         self.scores = torch.zeros((2, slots, 1), dtype=torch.float64, device=device)
 
     def room(self, most: int) -> None:
-        """Make room for ``most`` candidates a slot."""
         missing = most + 1 - self.nodes.shape[1]
         if missing > 0:
             missing = max(missing, 1 << most.bit_length())
@@ -155,7 +148,6 @@ class Left:
             self.scores = functional.pad(self.scores, (0, missing))
 
     def add(self, chosen: Tensor, nodes: Tensor, scores: Tensor, own: Tensor) -> None:
-        """Add the chosen ones of the candidates, ``[S, C]`` each."""
         place = self.counts[:, None] + chosen.cumsum(1) - 1
         place = torch.where(chosen, place, self.nodes.shape[1] - 1)
         self.nodes.scatter_(1, place, nodes)
@@ -172,12 +164,10 @@ class Left:
 
 
 class NodeMasses(PriorMasses):
-    """The masses of the queries in flight, as a table on the device: by prior, slot and node of the index.
+    """The masses of the queries in flight, as a table on the device, by prior, slot and node.
 
-    A prefix is a node here, so the masses of all nodes are summed up once a query, and a step looks them up.
-    ``old``: masses of the same kind, whose tensors are used again.
-
-    Memory: 8 bytes times nodes (at most 2 R) per slot and prior; twice that if a weight is negative.
+    The masses of all nodes are summed up once a query, and a step looks them up. Tensors of ``old`` are used
+    again. Memory: 8 bytes times nodes (at most 2 R) per slot and prior; twice that if a weight is negative.
     """
 
     def __init__(
@@ -261,8 +251,7 @@ class NodeMasses(PriorMasses):
 class Board:
     """All tensors that a step reads and writes, besides model and index; they keep their addresses.
 
-    ``fixed``: the board serves many searches with few shapes; otherwise it serves one search and is as small
-    as possible.
+    ``fixed``: the board serves many searches with few shapes; otherwise one, and is as small as possible.
     """
 
     @torch.inference_mode()  # for all tensors alike: a compiled step distinguishes inference tensors
@@ -295,7 +284,6 @@ class Board:
 
     @torch.inference_mode()
     def begin(self, scope: Scope) -> None:
-        """Prepare the board for the queries of a scope."""
         if self._scope is not None:  # a session begins as it is opened
             self.session.begin()
         self.serve(scope, None, False)
@@ -307,7 +295,6 @@ class Board:
         self._weights = self._generator.addresses()
 
     def serve(self, scope: Scope, masses: NodeMasses | None, frontier: bool) -> None:
-        """Take the scope and the priors of the queries, and whether their frontiers are wanted."""
         if scope is not self._scope:
             self.count.read(scope)
             self._scope = scope
@@ -317,7 +304,6 @@ class Board:
         self.left = self._left if frontier else None
 
     def tell(self) -> None:
-        """Write the flags of a step for the host."""
         live = (self.standing.scores > NOTHING).any(1).long()
         self.flags[:-1] = live if self.left is None else live * (1 + self.left.counts)
         self.flags[-1] = self.standing.damaged
@@ -335,15 +321,7 @@ class Board:
 
 
 def decide_step(board: Board, logits: Tensor, index: TensorIndex, rules: Rules, width: int) -> None:
-    """Let every beam write one token, after the tokens of the board were fed.
-
-    Args:
-        board: The tensors of the search.
-        logits: ``[S, K, V]`` for the next token.
-        index: The constraint index on the device.
-        rules: The options of the search.
-        width: C.
-    """
+    """Let every beam write one token, from logits ``[S, K, V]``; ``width`` is C."""
     standing, asked, masses = board.standing, board.asked, board.masses
     beams = standing.scores.shape[1]
     children = index.children(standing.nodes, board.session.written, standing.scores > NOTHING, width)

@@ -1,14 +1,12 @@
 """Constrained beam search on the device of the model: the search of :mod:`grls.decode.beam`, for a GPU.
 
-Legend: S slots (queries in flight), K beam width, C candidates of a slot at most, V vocabulary, k results a
-query.
+Legend: S slots (queries in flight), K beam width, C candidates of a slot at most, V vocabulary, k results
+a query.
 
-On a GPU, the time of a step is the time to launch its kernels, not their computation. So every beam of every
-slot writes a token in every step, forced or not. All results of a step (the allowed tokens, their scores, the
-live candidates, the new results, the frontier) are tensors that stay on the device. Only one number a slot
-reaches the host in each step: whether the slot is decided, and the size of its frontier. Then the host reads
-its results and gives the slot to the next query. The first step of a query is that of the fast search
-(:mod:`grls.decode.first_step`). An index of two segments is merged, which changes neither rows nor passages.
+On a GPU, the time of a step is the time to launch its kernels. So every beam of every slot writes a token
+in every step, forced or not, and all results of a step stay on the device. Only one number a slot reaches
+the host: whether the slot is decided, and the size of its frontier. Then the host reads its results and
+gives the slot to the next query. An index of two segments is merged first.
 """
 
 from __future__ import annotations
@@ -53,10 +51,9 @@ class DeviceDecoder(SlotDecoder):
         index: The constraint index; it is copied to the device.
         beams, mode, early_stop, threshold: See :class:`grls.decode.beam.Decoder`.
         slots: Queries in flight, S.
-        compiled: Whether to compile the whole step, including the model, with ``torch.compile``, and on a GPU
-            to replay it as a CUDA graph: one launch instead of hundreds. Each new shape takes seconds to
-            minutes, so it pays off for thousands of queries. The memory for S queries is kept for the next
-            search, and every search uses all of it.
+        compiled: Whether to compile the whole step, including the model, with ``torch.compile``, and on a
+            GPU to replay it as a CUDA graph. Each new shape takes seconds to minutes, so it pays off for
+            thousands of queries. The memory for S queries is kept, and every search uses all of it.
     """
 
     generator: SlotModel
@@ -97,7 +94,6 @@ class DeviceDecoder(SlotDecoder):
         return _DeviceRun(self, request)
 
     def join(self, source: QuerySource, longest: int, slots: int | None = None) -> None:
-        """See :meth:`grls.decode.fast.FastDecoder.join`."""
         _JoinedDeviceRun(self, source, slots or self.slots, longest).run()
 
     def slots_for(self, queries: int) -> int:
@@ -136,8 +132,6 @@ _LEAST_INPUT = 32
 
 
 class _DeviceRun(SlotRun):
-    """One run of the search over all queries."""
-
     session: GridMemory
     index: ArrayIndex
     options: DeviceDecoder
@@ -191,7 +185,6 @@ class _DeviceRun(SlotRun):
         self._release()
 
     def advance(self) -> None:
-        """Every beam writes one token."""
         written = np.unique(self.written[self.queries >= 0]).tolist()
         width = max(self.options.tensors.most(self.options.beams, t) for t in written)
         # The constraint is part of the step.
@@ -245,12 +238,12 @@ _SHAPES = 256
 
 
 def write(session: GridMemory, standing: Standing, room: Room) -> Tensor:
-    """The part of the model in a step: every beam feeds its token. Returns the logits, ``[S, K, V]``."""
+    """The model's part of a step: every beam feeds its token. Returns the logits, ``[S, K, V]``."""
     return session.write(standing.parents, standing.tokens, room)
 
 
 class DeviceStep:
-    """Runs the steps of a search on a board; compiled and, on a GPU, replayed as CUDA graphs if so wanted."""
+    """Runs the steps of a search on a board; compiled and, on a GPU, replayed as CUDA graphs if wanted."""
 
     def __init__(self, board: Board, index: TensorIndex, rules: Rules, compiled: bool):
         self.board = board
@@ -301,10 +294,9 @@ Capture = Callable[[Work], Work]
 class Replays:
     """Runs pieces of work, by replaying captured pieces (CUDA graphs).
 
-    Captured work is a list of kernels with the addresses that they read and write. A replay costs one launch,
-    whatever the host did between the kernels. It is valid as long as these tensors keep their addresses and
-    the work does not depend on a number that the host has changed since. The first run of a piece is a normal
-    one, in which everything is compiled, tuned or loaded. The second run captures it.
+    A replay is one launch of captured kernels. It is valid as long as their tensors keep their addresses
+    and the work depends on no number that the host has changed since. The first run of a piece is a
+    normal one, in which everything is compiled or loaded; the second run captures it.
     """
 
     def __init__(self, capture: Capture):
@@ -315,13 +307,9 @@ class Replays:
         """The number of pieces that were captured so far."""
 
     def __call__(self, key: Hashable, layout: Hashable, work: Work) -> None:
-        """Run a piece of work.
+        """Run a piece of work; equal keys mean equal work.
 
-        Args:
-            key: The identity of the work; equal keys mean equal work.
-            layout: The addresses of its tensors. If they have changed since the last run, all captures are
-                dropped.
-            work: The work.
+        If ``layout``, the addresses of all tensors, has changed, all captures are dropped.
         """
         if layout != self._layout:
             self._known.clear()
@@ -344,8 +332,7 @@ _capturing = Lock()
 class CudaGraphs:
     """Captures work on one GPU as CUDA graphs (torch's notes on CUDA semantics, "CUDA Graphs").
 
-    Its graphs share one pool of memory: they are replayed one after the other, and nothing of a graph is read
-    after the next graph has begun. The GPU need not be the current device.
+    Its graphs share one pool of memory: nothing of a graph is read after the next one has begun.
     """
 
     def __init__(self, device: torch.device):
@@ -355,7 +342,6 @@ class CudaGraphs:
             self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, work: Work) -> Work:
-        """Capture work; see :data:`Capture`."""
         graph = torch.cuda.CUDAGraph()
         # "thread_local": allocations of other threads do not end the capture.
         options = graph, self._pool, self._stream, "thread_local"

@@ -1,8 +1,8 @@
 """Finds where a quoted key begins and ends, from token ids.
 
-A tokenizer may write a marker in several ways: alone, with the space before it, in several byte pieces, or
-merged with the text before it. So the text of the last tokens decides whether a key begins. A token in which
-more text follows the opening marker would hide the beginning of a key; such tokens are barred from free text.
+A tokenizer may write a marker alone, with the space before it, in byte pieces, or merged with the text
+before it. So the text of the last tokens decides whether a key begins. A token in which more text follows
+the opening marker would hide the beginning of a key; such tokens are barred from free text.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ class Markers:
         return True
 
     def opens(self, tokens: Sequence[int]) -> bool:
-        """Whether a key begins after these tokens."""
         return any(tuple(tokens[-len(sequence) :]) == sequence for sequence in self.opening)
 
 
@@ -66,11 +65,9 @@ class TextMarkers(Markers):
         self._last = frozenset(last)
 
     def quotable(self, tokens: Iterable[int]) -> bool:
-        """Whether tokens can be a whole quote: whole characters, and not only white space."""
         return is_text(self._tokenizer, tokens)
 
     def opens(self, tokens: Sequence[int]) -> bool:
-        """Whether a key begins after these tokens."""
         if not tokens or tokens[-1] not in self._last:
             return False
         text: str = self._tokenizer.decode(tokens[-_TAIL:])
@@ -78,7 +75,6 @@ class TextMarkers(Markers):
 
 
 def check_markers(tokenizer: Any, opening: str, closing: str) -> None:
-    """Refuse equal markers, and markers that a tokenizer does not read as text."""
     for marker in (opening, closing):
         if not marker or marker != marker.strip():
             raise ConfigError(f"a marker is a text without white space around it, got {marker!r}.")
@@ -95,7 +91,7 @@ def check_markers(tokenizer: Any, opening: str, closing: str) -> None:
 
 
 def _written(tokenizer: Any, marker: str) -> tuple[int, ...]:
-    """The tokens of a marker after a word and a space, of a tokenizer that can write the marker."""
+    """The tokens of a marker after a word and a space."""
     texts = ["a", f"a {marker}", marker]
     with exclusive(tokenizer):
         rows: list[list[int]] = tokenizer(texts, add_special_tokens=False)["input_ids"]
@@ -137,13 +133,12 @@ _BYTES = {chr(byte): byte for byte in _PRINTABLE} | {chr(256 + n): byte for n, b
 
 @lru_cache(maxsize=8)
 def token_texts(tokenizer: Any) -> tuple[str, ...]:
-    """The text of every token."""
     return tuple(tokenizer.batch_decode([[token] for token in range(len(tokenizer))]))
 
 
 @lru_cache(maxsize=8)
 def token_bytes(tokenizer: Any) -> tuple[bytes, ...]:
-    """The bytes of every token; for a token that does not stand for bytes, its text in UTF-8."""
+    """The bytes of every token; of one that does not stand for bytes its text in UTF-8."""
     names = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     kinds, added = _decoders(tokenizer), tokenizer.get_added_vocab()
     known = ((None if name in added else _as_bytes(name or "", kinds)) for name in names)
@@ -170,7 +165,6 @@ def is_text(tokenizer: Any, tokens: Iterable[int]) -> bool:
 
 
 def _as_bytes(name: str, kinds: set[str]) -> bytes | None:
-    """The bytes of a token that stands for bytes; None if it stands for text."""
     if "ByT5" in kinds and len(name) == 1 and ord(name) < 256:
         return name.encode("latin-1")
     if "ByteLevel" in kinds and all(letter in _BYTES for letter in name):
@@ -180,7 +174,6 @@ def _as_bytes(name: str, kinds: set[str]) -> bytes | None:
 
 
 def _decoders(tokenizer: Any) -> set[str]:
-    """The decoders of a tokenizer, by their names in its library."""
     if isinstance(tokenizer, ByT5Tokenizer):
         return {"ByT5"}
     backend = getattr(tokenizer, "backend_tokenizer", None)

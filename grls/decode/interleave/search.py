@@ -1,25 +1,22 @@
 """Free text interlaced with quoted keys, in one pass: "From RAG to RICHES" (arXiv 2407.00361).
 
-Legend: S slots (queries in flight), K beam width, R live beams, A candidates, V vocabulary, w integers of a
-state.
+Legend: S slots (queries in flight), K beam width, R live beams, A candidates, V vocabulary, w integers of
+a state.
 
 A model writes free text until it writes the opening marker. From there to the closing marker it may write
-only a key of the index; then it writes free text again, and so on. So it retrieves while it answers: a quoted
-key is a retrieved key, without a second model or a second pass.
+only a key of the index. So it retrieves while it answers, without a second model or a second pass.
 
-**Adaptive beam** (the section "Adaptive Beam Size" of the paper): free text is written greedily, keys with
-the whole beam, because the first token of a key decides which keys can still be found. Let Q(y) be the keys
-in an output y. The search looks for the y with the highest probability (equation 2 of the paper)
+**Adaptive beam** (the section "Adaptive Beam Size" of the paper): free text is written greedily, keys
+with the whole beam, because the first token of a key decides which keys can still be found. Let Q(y) be
+the keys in an output y. The search looks for the y with the highest probability (equation 2 of the paper)
 
     P(y | x) = prod over keys q in Q(y) of P(q | x, before) * prod over free tokens t of P(t | x, before),
 
-where every q is in the corpus. A beam in free text has one candidate, its best token; a beam in a key has all
-candidates that the index allows. Here all candidates compete for the same K places by their whole score,
-which is not divided by the length. Two ablations: ``full`` gives free text K candidates, too; ``greedy``
-gives a key one candidate.
-
-A score is a sum of log-probabilities (nats), over the vocabulary in free text, and according to the score
-mode in keys (see :mod:`grls.decode.select`).
+where every q is in the corpus. A beam in free text has one candidate, its best token; a beam in a key has
+all candidates that the index allows. Here all candidates compete for the same K places by their whole
+score, which is not divided by the length. Two ablations: ``full`` gives free text K candidates, too;
+``greedy`` gives a key one candidate. A score is a sum of log-probabilities (nats), over the vocabulary in
+free text, and by the score mode in keys (:mod:`grls.decode.select`).
 """
 
 from __future__ import annotations
@@ -44,13 +41,9 @@ from grls.models.sessions.memory import SlotModel
 
 
 class Interlaced(NamedTuple):
-    """One output.
+    """One output: its tokens with markers but without the end token, its quotes, and its score (nats).
 
-    Attributes:
-        tokens: All written tokens, with markers, without the end token.
-        spans: The quotes, in order.
-        score: Log-probability (nats).
-        ended: True if the model ended the output, False if the length limit did.
+    ``ended`` is false if the length limit ended it.
     """
 
     tokens: tuple[int, ...]
@@ -63,14 +56,9 @@ class Interlaced(NamedTuple):
 class Interleaver:
     """Writes free text interlaced with keys.
 
-    Args:
-        generator: The model, which keeps tokens as trees.
-        index: The keys.
-        markers: The markers that open and close a key.
-        ends: The tokens that end an output.
-        options: The options of decoding.
-        stop: Returns, from the written tokens and the quotes, whether a beam in free text is done (for
-            example after a stop text).
+    ``generator`` keeps tokens as trees. ``ends`` are the tokens that end an output. ``stop`` says, from
+    the written tokens and the quotes, whether a beam in free text is done (for example after a stop
+    text).
     """
 
     generator: SlotModel
@@ -84,31 +72,20 @@ class Interleaver:
     def write(
         self, inputs: Sequence[Sequence[int]], k: int = 1, decided: Callable[[int], object] | None = None
     ) -> list[list[Interlaced]]:
-        """Write outputs for any number of inputs.
+        """The ``k`` best outputs for each input (token ids), best first; at least one, and at most K.
 
-        Args:
-            inputs: Model inputs as token ids.
-            k: Outputs per input, at most K.
-            decided: Called between two steps with the number of inputs decided since the last call. Each step
-                takes the lock of the model (:func:`grls.io.files.exclusive`) separately, so other threads may
-                use the model during this call, unless the caller holds its lock.
-
-        Returns:
-            For each input its best outputs, best first; at least one.
+        ``decided`` is called between two steps with the number of inputs decided since. Each step takes
+        the lock of the model (:func:`grls.io.files.exclusive`) separately, so that other threads may use
+        the model meanwhile.
         """
         if not 1 <= k <= self.options.beams:
             raise ConfigError(f"k must be between 1 and the beam width {self.options.beams}, got {k}.")
         return _Run(self, inputs, k, decided).run() if inputs else []
 
     def after(self, live: list[LiveBeam], logits: Tensor) -> Candidates:
-        """The candidates that may follow each beam.
+        """The candidates that may follow each of R beams, by beam, from logits ``[R, V]``.
 
-        Args:
-            live: ``[R]`` beams.
-            logits: ``[R, V]`` for the next token of each beam.
-
-        Returns:
-            All candidates that can be among the K best of a query, by beam.
+        All candidates that can be among the K best of a query are there.
         """
         modes = np.array([beam.mode for beam in live])
         parts = []
@@ -125,7 +102,6 @@ class Interleaver:
         return Candidates(*(column[order] for column in columns))
 
     def _in_text(self, rows: Ints, _: list[LiveBeam], logits: Tensor, normalizer: Floats) -> Candidates:
-        """The best tokens of free beams."""
         free = logits[torch.from_numpy(rows).to(logits.device)]
         free[:, torch.from_numpy(self.markers.barred).to(logits.device)] = -torch.inf
         best = free.topk(min(self.options.beams, free.shape[1]) if self.options.beam == "full" else 1)
@@ -204,7 +180,6 @@ class Interleaver:
         return self._known[keys]
 
     def _may_close(self, rows: Ints, live: list[LiveBeam], states: Ints) -> np.ndarray:
-        """Whether each beam within a key may close it."""
         closes = self.index.closes(states)
         if not self.options.whole:
             written = [live[row].tokens[live[row].first :] for row in rows]
@@ -217,7 +192,6 @@ class Interleaver:
         return closes
 
     def _closing(self, rows: Ints, live: list[LiveBeam], logits: Tensor, normalizer: Floats) -> Candidates:
-        """The next token of the closing marker."""
         marker = self.markers.closing
         tokens = np.array([marker[len(live[row].tokens) - live[row].spans[-1].last] for row in rows])
         steps = _at(logits, rows, tokens) - normalizer[rows]
@@ -227,7 +201,7 @@ class Interleaver:
         return Candidates(rows, tokens, steps, np.ones(len(rows), dtype=np.int64), nothing)
 
     def exhausted(self, spans: Sequence[Span]) -> bool:
-        """Whether all keys have been quoted once and may not be repeated; an opening marker is then text."""
+        """Whether all keys have been quoted and may not be repeated; an opening marker is then text."""
         if self.options.repeat or not spans:
             return False
         return len({key for span in spans for key in span.keys}) == len(self.index)
@@ -242,8 +216,6 @@ class Interleaver:
 
 
 class _Run:
-    """One run over all inputs."""
-
     def __init__(
         self,
         writer: Interleaver,
@@ -319,7 +291,6 @@ class _Run:
                     self.decided(1)
 
     def _continued(self, beam: LiveBeam, candidates: Candidates, c: int, score: float) -> LiveBeam:
-        """A beam with one more token."""
         token, state = int(candidates.tokens[c]), candidates.states[c]
         tokens = (*beam.tokens, token)
         marker = self.writer.markers.closing
@@ -341,7 +312,6 @@ class _Run:
         return LiveBeam(beam.node, tokens, score, spans, mode, state, beam.first, beam.before)
 
     def _finish(self, slot: int, beam: LiveBeam, score: float, ended: bool) -> None:
-        """Add an output to the results of the slot's input."""
         spans = beam.spans
         if beam.mode == KEY:
             spans = (*spans, Span(beam.first, len(beam.tokens), (), score - beam.before, False))
@@ -365,7 +335,7 @@ class Span(NamedTuple):
     Attributes:
         first: Position of its first token in the output.
         last: Position after its last token, before the closing marker.
-        keys: Numbers of the keys that hold it, at most ``max_keys`` of them; empty if it was not closed.
+        keys: Numbers of the keys that hold it, at most ``max_keys``; empty if it was not closed.
         score: Log-probability (nats) of its tokens and of the closing marker.
         closed: False if the length limit came first; then nothing was retrieved.
         held: The number of all keys that hold it, named or not; 0 if it was not closed.
@@ -385,9 +355,6 @@ class LiveBeam:
 
     Attributes:
         node: The last node that was fed.
-        tokens: The tokens that it has written.
-        score: Log-probability (nats).
-        spans: The quotes closed so far.
         mode: ``FREE``, ``KEY`` or ``CLOSING``.
         state: The state of the current key, ``[w]``.
         first: The position at which the current key began.
@@ -422,7 +389,6 @@ def _normalizer(logits: Tensor) -> Floats:
 
 
 def _at(logits: Tensor, rows: Ints, tokens: Ints) -> Floats:
-    """Logits of (row, token) pairs, ``[A]``."""
     pairs = (torch.from_numpy(axis).to(logits.device) for axis in (rows, tokens))
     values: Floats = logits[tuple(pairs)].double().cpu().numpy()
     return values
@@ -440,12 +406,10 @@ def _best(following: Following, scores: Floats, most: int) -> tuple[Following, F
 
 
 def quoted(beam: LiveBeam) -> frozenset[int]:
-    """The keys that a beam has quoted."""
     return frozenset(key for span in beam.spans for key in span.keys)
 
 
 def _without(following: Following, gone: np.ndarray) -> Following:
-    """The following tokens without those marked in ``gone``."""
     keep = ~gone
     offsets = np.concatenate(([0], np.cumsum(keep)))[following.offsets]
     return Following(following.tokens[keep], following.states[keep], offsets)

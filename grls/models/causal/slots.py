@@ -1,17 +1,17 @@
 """Slots for a causal language model: an input is read as a prefix, after a prompt that all inputs share.
 
 Legend: S slots (queries in flight), B inputs, R rows (live beams), T new tokens, m most new tokens of one
-slot, P entries a slot, H heads of the queries, h heads of keys and values, c width of a head, l tokens of the
-prompt.
+slot, P entries a slot, H heads of the queries, h heads of keys and values, c width of a head, l tokens of
+the prompt.
 
-How slots work: :mod:`grls.models.sessions.memory`. The model reads inputs as batches of like lengths, and
-their keys and values go to the first nodes of the trees, or to the first entries of the grid. Keys and values
-of the prompt are computed once and kept until the weights change. Every token attends to them and to its
-ancestors under one softmax, so the prompt is neither copied for a query nor moved with a beam.
+How slots work: :mod:`grls.models.sessions.memory`. Inputs are read in batches of like lengths; their keys
+and values go to the first nodes of the trees, or the first entries of the grid. Those of the prompt are
+computed once and kept until the weights change. Every token attends to them and to its ancestors under
+one softmax, so the prompt is neither copied for a query nor moved with a beam.
 
-The input of one hop begins with that of the hop before. So keys and values of the last inputs are kept
-(:class:`Prefixes`), and an input that continues one of them reads only what it adds: a hop reads its newest
-passage, and the chains of a query share their question.
+Keys and values of the last inputs are kept, too (:class:`Prefixes`): an input that continues one of them
+reads only what it adds. So a hop reads its newest passage, and the chains of a query share their
+question.
 """
 
 from __future__ import annotations
@@ -60,19 +60,13 @@ PREFIX_BYTES = 1 << 28
 
 
 class Prefix(NamedTuple):
-    """An input that was read.
-
-    Attributes:
-        start: The number of its first tokens that were known already.
-        parts: Keys and values of each layer for the tokens after them, ``[n, h c]`` each.
-    """
+    """An input that was read: keys and values of each layer, ``[n, h c]``, from token ``start`` on."""
 
     start: int
     parts: list[Tensor]
 
     @property
     def size(self) -> int:
-        """Bytes."""
         return sum(part.nbytes for part in self.parts)
 
 
@@ -93,7 +87,7 @@ class Prefixes:
         """The longest known input that an input continues, as its parts in order, and its length.
 
         An input that is known as a whole is read again. So a search computes the same in the same way
-        whatever was searched before: an input continues that of its last hop.
+        whatever was searched before.
         """
         row = tuple(tokens)
         for length in sorted({len(kept) for kept in self._kept if len(kept) < len(row)}, reverse=True):
@@ -122,10 +116,7 @@ class Prefixes:
 
 
 class CausalTrees(SlotModel):
-    """Runs an ``AutoModelForCausalLM`` in eval mode for the fast searches; see :func:`plant_causal`.
-
-    ``tried``: it has passed the trial of that function.
-    """
+    """Runs an ``AutoModelForCausalLM`` in eval mode for the fast searches; see :func:`plant_causal`."""
 
     def __init__(self, model: Any, prompt: Sequence[int] = (), tried: bool = False):
         super().__init__(model, Head(model, tried or None))
@@ -152,10 +143,8 @@ class CausalTrees(SlotModel):
 
     @torch.inference_mode()
     def known(self, now: Version) -> tuple[list[KeysValues], Prefixes]:
-        """What weights of this version have read.
-
-        Returns:
-            Keys and values of the prompt by layer, ``[h, l, c]`` (empty: no prompt), and the last inputs.
+        """Keys and values of the prompt by layer, ``[h, l, c]`` (empty: no prompt), and of the last
+        inputs, computed with this version of the weights.
         """
         if self._known is None or self._known[0] != now:
             cache = DynamicCache()
@@ -170,8 +159,6 @@ class CausalTrees(SlotModel):
 
 
 class _Reading(SlotMemory):
-    """A memory whose inputs are read as prefixes, after the prompt."""
-
     _model: CausalTrees
 
     def __init__(self, model: CausalTrees, *arguments: Any):
@@ -180,7 +167,6 @@ class _Reading(SlotMemory):
 
     @torch.inference_mode()
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
-        """Read new queries into slots; returns the node that each query continues."""
         lengths = np.array([len(tokens) for tokens in inputs])
         if not lengths.all():
             raise ValueError("an input needs at least one token")
@@ -210,11 +196,10 @@ class _Reading(SlotMemory):
     def _forward(
         self, inputs: Sequence[Sequence[int]], known: Sequence[tuple[list[Prefix], int]], new: Ints
     ) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
-        """Read B inputs as a batch, without what is known of them; ``new [B]`` tokens are not.
+        """Read B inputs as a batch, from their last ``new [B]`` tokens on; the rest is known.
 
-        Returns:
-            The inputs of the head at their ends, ``[B, d]``, and keys and values of each layer for all tokens
-            of each input, ``[n, h c]`` each.
+        Returns the inputs of the head at their ends, ``[B, d]``, and keys and values of each layer for
+        all tokens of each input, ``[n, h c]`` each.
         """
         counts = np.array([count for _, count in known])
         held = int(counts.max())
@@ -318,10 +303,7 @@ class CausalTreeSession(TreeMemory, _Reading):
 
 
 class CausalGridSession(GridMemory, _Reading):
-    """The decoding of S queries at a time; see :class:`~grls.models.sessions.grid.GridMemory`."""
-
     def begin(self) -> None:
-        """Drop all queries, and compute again what depends on the weights of the model."""
         super().begin()
         prompt, self._prefixes = self._model.known(version(self._model.model))
         for pair, new in zip(self._prompt, prompt, strict=True):
@@ -341,10 +323,10 @@ class CausalGridSession(GridMemory, _Reading):
 def grouped_attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float | None) -> Tensor:
     """Attention of m tokens a slot, ``[S, m, H, c]``, by matrix products, a few slots at a time.
 
-    On a CPU, the attention of torch with a mask is as slow in bfloat16 as in float32. Matrix products in
-    bfloat16 are twice as fast if the scores of a few slots fit into the cache of the processor. ``key`` and
-    ``value``: ``[S, h, u, c]``, h groups of heads; ``bias [S, 1, m, u]`` is added to the scores; ``scale`` is
-    their factor, one over the root of c if None.
+    On a CPU, torch's attention with a mask is as slow in bfloat16 as in float32; matrix products are
+    twice as fast if the scores of a few slots fit into the processor's cache. ``key`` and ``value``:
+    ``[S, h, u, c]``, h groups of heads; ``bias [S, 1, m, u]`` is added to the scores; ``scale`` is their
+    factor, None: one over the root of c.
     """
     slots, new, heads, width = query.shape
     groups, used = key.shape[1:3]
@@ -373,10 +355,7 @@ def refuse_windows(model: Any) -> None:
 
 
 def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
-    """Trees of a causal language model, which is tested (:func:`~grls.models.sessions.memory.planted`).
-
-    ``prompt``: token ids before every input.
-    """
+    """Trees of a causal language model, which is tested; ``prompt``: token ids before every input."""
     refuse_windows(model)
     most = positions_in(model.config)
     if most is not None and len(prompt) >= most:
@@ -388,8 +367,7 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
 class CausalGenerator:
     """Runs an ``AutoModelForCausalLM`` for the plain search, against which the fast search is tested.
 
-    The model is not changed: set its device, precision and mode (eval or train) first. ``tried``: it has
-    passed its trial.
+    The model is not changed: set its device, precision and mode (eval or train) first.
     """
 
     def __init__(self, model: Any, tried: bool = False):
@@ -403,12 +381,10 @@ class CausalGenerator:
 
     @property
     def device(self) -> torch.device:
-        """The device of the model."""
         device: torch.device = self.model.device
         return device
 
     def open(self, inputs: Sequence[Sequence[int]]) -> CausalSession:
-        """Begin to decode a batch of B inputs (token ids)."""
         return CausalSession(self, inputs)
 
     @torch.inference_mode()
@@ -429,8 +405,8 @@ class CausalGenerator:
 class CausalSession(HeadRows):
     """The decoding of one batch; see :class:`grls.models.base.Session`.
 
-    An input is a prefix of the output. Its last token opens the output, like the start token of a decoder.
-    Inputs are padded on the left, so that the next token of every row is at the same position.
+    The last token of an input opens the output, like the start token of a decoder. Inputs are padded on
+    the left, so that the next token of every row is at the same position.
     """
 
     def __init__(self, generator: CausalGenerator, inputs: Sequence[Sequence[int]]):
@@ -447,11 +423,9 @@ class CausalSession(HeadRows):
         self._cache = DynamicCache(config=generator.model.config)  # some layers keep states instead of tokens
 
     def first(self) -> None:
-        """Read the inputs; afterwards there is one row per input."""
         self._feed(self._inputs, (self._mask.cumsum(1) - 1).clamp(min=0))
 
     def step(self, parents: Ints, tokens: Ints) -> None:
-        """Row r becomes row ``parents[r]`` continued by ``tokens[r]``."""
         device = self._generator.device
         chosen = torch.from_numpy(parents).to(device)
         with torch.inference_mode():

@@ -1,8 +1,7 @@
 """The models that trainings begin with: whether a name stands for a model, and what it is like.
 
-A model is a folder, the model of an installed package, or a name on the hub, whether its files are in the
-cache or the hub can be reached (HF_HUB_OFFLINE is respected). Whether there is such a model is known before
-anything is trained.
+A model is a folder, the model of an installed package, or a name on the hub (HF_HUB_OFFLINE is
+respected). All this is known before anything is trained.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ Source = Literal["package", "folder", "hub"]
 class BaseModel:
     """A model to begin with: its name, for the options of a training, and its source.
 
-    ``causal``: it is a causal language model, not an encoder-decoder (of a generator). ``positions``: the
-    longest text in tokens (of a bi-encoder); None: no limit is known.
+    ``causal``: a generator is no encoder-decoder. ``positions``: the longest text of a bi-encoder in
+    tokens; None: no limit is known.
     """
 
     name: str
@@ -48,12 +47,10 @@ class BaseModel:
 
     @property
     def loader(self) -> str:
-        """The class that loads it as a generator."""
         return f"grls.models.load.{'language.CausalLM' if self.causal else 'build.Pretrained'}"
 
 
 def title_of(name: str) -> str:
-    """The name of a model for people; see :attr:`BaseModel.title`."""
     path = Path(name).expanduser()
     return path.absolute().name if path.exists() else name
 

@@ -1,8 +1,8 @@
 """Makes models and tokenizers: pretrained, from scratch, or warm-started.
 
-Each class is one way to get a generator. The option ``generator`` of a training config names one by its class
-path. Every stage after the first reads the folder that the stage before wrote (:class:`Pretrained`). All
-classes return a model whose embeddings cover the tokenizer, including our special tokens.
+The option ``generator`` of a training config names one of the classes below by its path; stages after the
+first read the folder of the stage before (:class:`Pretrained`). The embeddings of all these models cover
+the tokenizer with our special tokens.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ BESIDE = "beside priors"
 
 
 def read_stages(folder: str | Path) -> tuple[str, ...]:
-    """The training stages of the weights in a folder, from its :data:`TRAINING`."""
     file = Path(folder) / TRAINING
     if not file.is_file():
         return ()
@@ -55,15 +54,12 @@ def read_stages(folder: str | Path) -> tuple[str, ...]:
 
 
 def checked_stages(stages: Any, file: Path, remedy: str) -> tuple[str, ...]:
-    """Stages from a JSON file; DataError if they are no list of names."""
     if not isinstance(stages, list) or {*map(type, stages)} - {str}:
         raise DataError(f'expected "stages" as a list of names, got {stages!r}; {remedy}.', file)
     return tuple(stages)
 
 
 class Loaded(NamedTuple):
-    """A model and its tokenizer."""
-
     model: Any
     tokenizer: PreTrainedTokenizerBase
 
@@ -72,7 +68,6 @@ class GeneratorSpec(ABC):
     """A way to get a generator."""
 
     def stages(self) -> tuple[str, ...]:
-        """The training stages of the weights."""
         return ()
 
     @abstractmethod
@@ -223,7 +218,7 @@ class WarmStart(GeneratorSpec):
 
 
 def refuse_encoder(config: Any) -> None:
-    """Refuse (IncompleteError) an encoder, which transformers would load as a causal model, by its config."""
+    """Refuse an encoder, by its config: transformers would load it as a causal language model."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
     masked = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
@@ -251,8 +246,8 @@ def add_markers(
 ) -> None:
     """Add our special tokens to a model and its tokenizer; the embeddings grow if necessary.
 
-    In a causal language model, a new marker starts with the embedding of a word (``<DONE>`` with "done",
-    ``</TITLE>`` with "/title"). So the markers differ from each other even if the embeddings are frozen.
+    In a causal model a new marker starts with the embedding of a word (``<DONE>`` with "done",
+    ``</TITLE>`` with "/title"), so markers differ from each other even if the embeddings are frozen.
     """
     known = set(tokenizer.get_vocab())
     add_special_tokens(tokenizer, markers)
@@ -275,7 +270,6 @@ def add_markers(
 
 
 def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
-    """A tokenizer from the hub, a folder or an installed package, with our special tokens."""
     source, options = language_source(packaged_encoder(name_or_path))
     with opening("a tokenizer", name_or_path, "Give a folder that holds one, or a hub name."):
         tokenizer = open_tokenizer(source, **options)
@@ -326,9 +320,9 @@ Attention = Literal["eager", "sdpa", "flash_attention_2"]
 def large_options(attention: Attention | None, four_bit: bool) -> dict[str, Any]:
     """The options of ``from_pretrained`` for a large model in training.
 
-    QLoRA (arXiv 2305.14314): the weights of the linear layers are stored in four bits (NF4) on this process's
-    GPU and frozen, and low-rank adapters are trained. The saved model has its full weights and the adapters
-    merged.
+    QLoRA (arXiv 2305.14314): the weights of the linear layers are stored in four bits (NF4) on this
+    process's GPU and frozen, and low-rank adapters are trained. The saved model has full weights with the
+    adapters merged.
     """
     options: dict[str, Any] = {} if attention is None else {"attn_implementation": attention}
     if attention == "flash_attention_2":
@@ -353,7 +347,6 @@ def large_options(attention: Attention | None, four_bit: bool) -> dict[str, Any]
 
 
 def is_four_bit(model: Any) -> bool:
-    """Whether a model was loaded with :func:`large_options` in four bits."""
     return bool(getattr(model, "is_loaded_in_4bit", False))
 
 

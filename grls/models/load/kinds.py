@@ -1,7 +1,7 @@
 """Selects the adapter of a model: sequence-to-sequence or causal.
 
-A model is tried before it decodes: some small inputs must get the logits of its own forward pass. That takes
-as long as a search. So the folder of a retriever holds what its model was tried with (:func:`tried_with`),
+A model is tried before it decodes: some small inputs must get the logits of its own forward pass. That
+takes as long as a search. So a retriever folder holds what its model was tried with (:func:`tried_with`),
 and a model that is opened with the same is not tried again.
 """
 
@@ -39,7 +39,6 @@ def tried_with(folder: Path) -> dict[str, str]:
 
 
 def plain_generator(model: Any, tried: bool = False) -> Seq2SeqGenerator | CausalGenerator:
-    """The model for the plain search; ``tried``: it has passed its trial."""
     return CausalGenerator(model, tried) if is_causal(model) else Seq2SeqGenerator(model, tried)
 
 

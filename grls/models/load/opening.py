@@ -1,9 +1,8 @@
 """Opens configs, tokenizers and weights, and refuses incomplete folders and foreign code.
 
-transformers fills gaps silently: weights that are missing in a folder become random numbers, a tokenizer
-without a vocabulary has only its special tokens, and weights without a place in the architecture are dropped.
-Here a model is opened as a whole, or the error names what is missing. Code and pickles of a model are never
-run. The module does not know the purpose of a model.
+transformers fills gaps silently: missing weights become random numbers, a tokenizer without a vocabulary
+has only its special tokens, and weights without a place are dropped. Here a model is opened as a whole,
+or the error names what is missing. Code and pickles of a model are never run.
 """
 
 from __future__ import annotations
@@ -88,8 +87,8 @@ class UnopenedError(ConfigError):
 def opening(kind: str, name: str | Path, remedy: str) -> Iterator[None]:
     """A context that turns all errors of libraries over a damaged or incomplete folder into one error.
 
-    No bar is drawn while weights are read. ``kind`` is what is opened ("a generator"), ``name`` what the user
-    wrote, ``remedy`` a sentence on what to give instead.
+    ``kind`` is what is opened ("a generator"), ``name`` what the user wrote, ``remedy`` a sentence on
+    what to give instead.
     """
     import torch
 
@@ -116,7 +115,6 @@ def _cannot(kind: str, name: str | Path, error: BaseException, remedy: str) -> U
 
 
 def open_config(source: str | Path, **options: Any) -> Any:
-    """The config of a model in a folder or on the hub; ``options``: those of ``from_pretrained``."""
     from transformers import AutoConfig
 
     refuse_dependent(source)
@@ -124,7 +122,6 @@ def open_config(source: str | Path, **options: Any) -> Any:
 
 
 def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model; see :func:`open_config`."""
     from transformers import AutoTokenizer
 
     refuse_dependent(source)
@@ -152,7 +149,7 @@ def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
 
 
 def refuse_unknown_words(tokenizer: Any) -> None:
-    """Refuse (IncompleteError) a tokenizer that fails at unknown words, of transformers or of tokenizers."""
+    """Refuse a tokenizer, of transformers or of tokenizers, that fails at unknown words."""
     read = getattr(tokenizer, "encode", None)
     try:
         if read is not None:
@@ -165,11 +162,7 @@ def refuse_unknown_words(tokenizer: Any) -> None:
 
 
 def refuse_larger_tokenizer(model: Any, tokenizer: Any) -> None:
-    """Refuse a tokenizer with more pieces than a model has rows; the special tokens of grls do not count.
-
-    The model is of transformers, or a module of sentence-transformers. A tokenizer without a vocabulary by
-    number, or none, is not checked.
-    """
+    """Refuse a tokenizer with more pieces than a model has rows; the special tokens of grls do not count."""
     network = getattr(model, "auto_model", model)
     if hasattr(network, "get_input_embeddings"):
         try:
@@ -218,15 +211,8 @@ def open_model(
 ) -> Any:
     """A model with exactly the weights of its folder; none is missing and none is dropped.
 
-    Weights of another head than the loaded one are ignored.
-
-    Args:
-        kind: The class, or an auto class such as ``AutoModelForCausalLM``.
-        source: A folder or hub name.
-        tokenizer: The tokenizer whose pieces the model reads.
-        new_head: Whether the head and the pooler may be missing, because they will be trained.
-        pooler: Whether the output depends on the pooler.
-        options: Further options of ``from_pretrained``.
+    ``new_head``: head and pooler may be missing, because they will be trained. ``pooler``: the output
+    depends on the pooler. Weights of another head than the loaded one are ignored.
     """
     refuse_dependent(source)
     if not options.get("gguf_file"):
@@ -264,10 +250,7 @@ def open_model(
 def refuse_incomplete(
     model: Any, report: dict[str, Any], new_head: bool = False, pooler: bool = False
 ) -> None:
-    """Refuse a model for which transformers reports (``output_loading_info``) missing or dropped weights.
-
-    ``new_head`` and ``pooler``: see :func:`open_model`.
-    """
+    """Refuse a model for which transformers reports (``output_loading_info``) missing or dropped weights."""
     if not report["missing_keys"] and not report["unexpected_keys"]:
         return
     prefix = f"{model.base_model_prefix}." if new_head else ""
@@ -291,16 +274,12 @@ def refuse_incomplete(
 
 
 def _named(keys: list[str]) -> str:
-    """The names of the first weights, and how many more there are."""
     more = len(keys) - _SHOWN
     return ", ".join(keys[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def refuse_dependent(source: str | Path, folder: str = "") -> None:
-    """Refuse (IncompleteError) a model that needs other code than that of the libraries, or holds adapters.
-
-    ``source`` is a folder or hub name, and ``folder`` the place of a part in it.
-    """
+    """Refuse a model that needs code from elsewhere, or holds adapters; ``folder``: a part of it."""
     place = Path(source) / folder
     for file in _settings_files(source, folder):
         name = file.relative_to(place) if file.is_relative_to(place) else file.name
@@ -319,7 +298,7 @@ def refuse_dependent(source: str | Path, folder: str = "") -> None:
 
 
 def _settings_files(source: str | Path, folder: str) -> Iterable[Path]:
-    """The files of settings of a model in a folder, those of its parts included; or of a part on the hub."""
+    """The files of settings of a model in a folder, with those of its parts; or of a part on the hub."""
     from transformers.utils.hub import cached_file
 
     if Path(source).is_dir():
@@ -331,9 +310,9 @@ def _settings_files(source: str | Path, folder: str) -> Iterable[Path]:
 
 
 def refuse_code(settings: Any, name: str) -> None:
-    """Refuse (IncompleteError) settings of the file ``name`` for which a library runs or fetches code.
+    """Refuse settings of the file ``name`` for which a library runs or fetches code.
 
-    transformers and sentence-transformers read many of them at any depth, so all of them are looked at.
+    transformers and sentence-transformers read many of them at any depth, so all are looked at.
     """
     if isinstance(settings, list):
         for value in settings:
@@ -368,7 +347,7 @@ def refuse_code(settings: Any, name: str) -> None:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """The values of a field, which may be an object of one for each part of a model."""
+    """The values of a field, which may be an object with one for each part of a model."""
     if isinstance(value, dict):
         for part in value.values():
             yield from _leaves(part)
@@ -389,7 +368,7 @@ def read_weights(model: Any) -> None:
 
 
 def refuse_pickle(source: str | Path) -> None:
-    """Refuse a folder without weights that can be opened safely; notes large ones, which stay mapped."""
+    """Refuse a folder without safetensors, for pickles may run code; notes large files, which stay mapped."""
     folder = Path(source)
     files = list(folder.glob("*.safetensors"))
     if sum(file.stat().st_size for file in files if file.is_file()) > READ_BYTES:
@@ -471,12 +450,11 @@ def refuse_missing_folder(source: str) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text."""
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 def of_the_hub(source: str | Path) -> dict[str, Any]:
-    """Options of ``from_pretrained``: where the hub does not answer, a name is looked up in the cache alone.
+    """Options of ``from_pretrained`` that keep to the cache if the hub does not answer.
 
     So an error comes at once, and not after five trials of each file.
     """
@@ -566,9 +544,9 @@ def token_settings(generation: Any) -> dict[str, Any]:
 def settings_in(folder: str | Path) -> Settings:
     """The settings in a model's folder, and in those of its parts, that affect the output.
 
-    These are all fields but notes of transformers and those that only training reads; of
-    ``generation_config.json`` only the tokens, because options of grls control sampling. A manifest keeps
-    them, since the same weights fit another activation or start token, too.
+    All fields but notes of transformers and those that only training reads; of ``generation_config.json``
+    only the tokens. A manifest keeps them, since the same weights fit another activation or start token,
+    too.
     """
     path, settings = Path(folder), {}
     for file in settings_files(path):
@@ -587,7 +565,6 @@ def settings_in(folder: str | Path) -> Settings:
 
 
 def refuse_other_settings(folder: str | Path, known: Any, manifest: Path) -> None:
-    """Refuse a model's folder whose settings differ from those (of :func:`settings_in`) in a manifest."""
     if not isinstance(known, dict) or {*map(type, known.values())} - {dict}:
         raise DataError(
             "settings: expected the settings of the model by file; make it again with `grls index`.", manifest
@@ -611,12 +588,10 @@ def refuse_other_settings(folder: str | Path, known: Any, manifest: Path) -> Non
 
 
 def write_network(network: Any, folder: str | Path) -> None:
-    """Write config and weights of a model of transformers to a folder, without a progress bar."""
     with without_weight_bars():
         network.save_pretrained(folder)
 
 
 def write_encoder(model: Any, folder: str | Path) -> None:
-    """Write a model of sentence-transformers, with its tokenizer, to a folder, without a progress bar."""
     with without_weight_bars():
         model.save(str(folder), create_model_card=False)

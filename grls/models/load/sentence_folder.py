@@ -1,7 +1,7 @@
 """Folders of sentence-transformers: the modules that they name, and whether all of them are complete.
 
 The library fills gaps silently (mean pooling, random weights) and opens pickles. This module refuses such
-folders. It does not know the purpose of the embeddings.
+folders.
 """
 
 from __future__ import annotations
@@ -39,24 +39,18 @@ _LEFT = ("config_sentence_transformers.json", "1_Pooling", "sentence_bert_config
 
 
 class ModuleFolder(NamedTuple):
-    """A module of a model.
-
-    Attributes:
-        kind: Its class, with the path of the class.
-        folder: Its folder, relative to that of the model; empty for the folder of the model itself.
-    """
+    """A module of a model: the path of its class, and its folder relative to that of the model."""
 
     kind: str
     folder: str
 
     @property
     def name(self) -> str:
-        """Its class without the path."""
         return self.kind.rpartition(".")[2]
 
 
 def module_folders(source: str) -> list[ModuleFolder]:
-    """The modules that a folder (or hub name) names, with those of its Routers; empty for a plain encoder."""
+    """The modules of a folder or hub name, with those of its Routers; empty for a plain encoder."""
     folder = Path(source)
     file = file_of(source, MODULES)
     if file is None:
@@ -74,7 +68,7 @@ def module_folders(source: str) -> list[ModuleFolder]:
 
 
 def file_of(source: str, name: str) -> Path | None:
-    """A file of a model in a folder or on the hub; None if the model has no such file."""
+    """A file of a model in a folder or on the hub, if there is one."""
     folder = Path(source)
     if folder.is_dir():
         return folder / name if (folder / name).is_file() else None
@@ -115,10 +109,10 @@ def modules_of(model: Any) -> Iterator[Any]:
 
 
 def refuse_missing_parts(source: str, parts: list[ModuleFolder]) -> None:
-    """Refuse (IncompleteError) a model that needs other code, and a folder in which a part is incomplete.
+    """Refuse a model that needs other code, and a folder in which a part is incomplete.
 
-    A module may lack its files, or have its weights as a pickle. ``parts`` are the modules
-    (:func:`module_folders`). Of a hub name, only what needs code is looked for.
+    A module may lack its files, or have its weights as a pickle. Of a hub name, only what needs code is
+    looked for.
     """
     for part in parts or [ModuleFolder("Transformer", "")]:
         refuse_dependent(source, part.folder)
@@ -137,10 +131,7 @@ def refuse_missing_parts(source: str, parts: list[ModuleFolder]) -> None:
 
 
 def refuse_unread(model: Any, source: str, parts: list[ModuleFolder]) -> None:
-    """Refuse (IncompleteError) a loaded model with weights that were not read, or with another's tokenizer.
-
-    ``parts`` are its modules (:func:`module_folders`).
-    """
+    """Refuse a loaded model with weights that were not read, or with another's tokenizer."""
     for module, part in zip_longest(modules_of(model), parts):
         tokenizer = getattr(module, "tokenizer", None)
         refuse_larger_tokenizer(module, tokenizer)

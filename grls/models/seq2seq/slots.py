@@ -1,11 +1,11 @@
 """Slots for an encoder-decoder model: the encoder reads an input, and the decoder attends to it.
 
-Legend: S slots (queries in flight), P entries a slot, T new tokens, m most new tokens of one slot, H heads, c
-width of a head, d model width, B inputs, R rows (live beams), L longest input, V vocabulary.
+Legend: S slots (queries in flight), P entries a slot, T new tokens, m most new tokens of one slot, H
+heads, c width of a head, d model width, B inputs, R rows (live beams), L longest input, V vocabulary.
 
-How slots work: :mod:`grls.models.sessions.memory`. Keys and values of an input are computed once a query. The
-position of a token is passed as ``decoder_position_ids`` or by T5's relative bias. A model that accepts
-neither is not supported (BART counts the tokens of its cache); :func:`plant` tests the model.
+How slots work: :mod:`grls.models.sessions.memory`. Keys and values of an input are computed once a query.
+The position of a token is passed as ``decoder_position_ids`` or by T5's relative bias. A model that
+accepts neither is refused by :func:`plant` (BART counts the tokens of its cache).
 """
 
 from __future__ import annotations
@@ -45,8 +45,6 @@ _INPUTS = 16
 
 
 class _SlotCache(EncoderDecoderCache):
-    """The cache for the decoder of the model."""
-
     def __init__(self, session: SlotMemory, inputs: list[Any]):
         super().__init__(OwnCache(session), Cache(layers=[]))
         self.cross_attention_cache.layers = inputs
@@ -92,8 +90,6 @@ class Seq2SeqTrees(SlotModel):
 
 
 class _Reading(SlotMemory):
-    """A memory whose inputs the encoder reads."""
-
     _model: Seq2SeqTrees
 
     def __init__(self, model: Seq2SeqTrees, slots: int, longest: int, capacity: int):
@@ -141,8 +137,8 @@ class _Reading(SlotMemory):
     def _hold(self, length: int) -> None:
         """Make room for inputs of this length, if there is too little.
 
-        A search that queries join opens a session for the longest possible input, and most inputs are short:
-        to zero the memory of that would take longer than to answer them. So it grows.
+        A search that queries join opens a session for the longest possible input. To zero the memory of
+        that would take longer than to answer short ones, so it grows.
         """
         if length <= self._held:
             return
@@ -175,7 +171,6 @@ class _Reading(SlotMemory):
         return self._table
 
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
-        """Store keys and values of T new tokens; returns all keys and values."""
         stored = super().keep(key, value, layer)
         self._own_keys = stored.keys
         return stored
@@ -200,8 +195,6 @@ class Seq2SeqTreeSession(TreeMemory, _Reading):
 
 
 class Seq2SeqGridSession(GridMemory, _Reading):
-    """The decoding of S queries at a time; see :class:`~grls.models.sessions.grid.GridMemory`."""
-
     def _entries_of(self, length: int) -> int:
         return 1  # the start token
 
@@ -213,25 +206,20 @@ class Seq2SeqGridSession(GridMemory, _Reading):
 
 
 def encoded(states: Tensor) -> BaseModelOutput:
-    """The output of an encoder as a model takes it."""
     output = BaseModelOutput(last_hidden_state=states)
     output.router_logits = None  # mixtures of experts read it
     return output
 
 
 def plant(generator: Seq2SeqGenerator) -> Seq2SeqTrees:
-    """Trees of a model; its decoder is tested (:func:`~grls.models.sessions.memory.planted`)."""
     return planted(generator.model, lambda: Seq2SeqTrees(generator))
 
 
 class Seq2SeqGenerator:
     """Runs an ``AutoModelForSeq2SeqLM`` for the decoder.
 
-    The model is not changed: set its device, precision and mode (eval or train) first.
-
-    Args:
-        model: The model; its config must name ``decoder_start_token_id`` and ``pad_token_id``.
-        tried: Whether it has passed :func:`plant`.
+    The model is not changed: set its device, precision and mode (eval or train) first. Its config must
+    name ``decoder_start_token_id`` and ``pad_token_id``. ``tried``: it has passed :func:`plant`.
     """
 
     def __init__(self, model: Any, tried: bool = False):
@@ -247,12 +235,10 @@ class Seq2SeqGenerator:
 
     @property
     def device(self) -> torch.device:
-        """The device of the model."""
         device: torch.device = self.model.device
         return device
 
     def open(self, inputs: Sequence[Sequence[int]]) -> Seq2SeqSession:
-        """Begin to decode a batch of B inputs (token ids)."""
         return Seq2SeqSession(self, inputs)
 
     @torch.inference_mode()
@@ -300,9 +286,9 @@ class Seq2SeqGenerator:
 class Seq2SeqSession(HeadRows):
     """The decoding of one batch; see :class:`grls.models.base.Session`.
 
-    Cross-attention keys and values belong to an input, not to a beam. They are computed once, and gathered
-    again only if the rows of an input change in number or order. Self-attention is gathered by parent row at
-    every step.
+    Cross-attention keys and values belong to an input: they are computed once, and gathered again only if
+    the rows of an input change in number or order. Self-attention is gathered by parent row at every
+    step.
     """
 
     def __init__(self, generator: Seq2SeqGenerator, inputs: Sequence[Sequence[int]]):
@@ -315,11 +301,9 @@ class Seq2SeqSession(HeadRows):
         self._hidden = self._encoded
 
     def first(self) -> None:
-        """Feed the start token to one row per input."""
         self._feed(np.full(len(self._owner), self._generator.start_token))
 
     def step(self, parents: Ints, tokens: Ints) -> None:
-        """Row r becomes row ``parents[r]`` continued by ``tokens[r]``."""
         chosen = torch.from_numpy(parents).to(self._generator.device)
         with torch.inference_mode():
             if not np.array_equal(parents, np.arange(len(self._owner))):
@@ -341,7 +325,6 @@ class Seq2SeqSession(HeadRows):
 
 
 def start_token(model: Any) -> int:
-    """The start token of the decoder."""
     for config in (getattr(model, "generation_config", None), model.config):
         token = getattr(config, "decoder_start_token_id", None)
         if token is None:

@@ -2,10 +2,10 @@
 
 Legend: S slots (queries in flight), P nodes that fit in each, R branches, T new tokens of all branches.
 
-A slot holds one query and a tree of the tokens fed so far. A beam is a node of this tree and attends to its
-ancestors. So choosing beams copies and reorders nothing: a dead beam is a node without children, and two
-beams share their common tokens. New tokens come in branches. A branch is a run of tokens that continues one
-node, so a stretch without a decision is fed at once. The module does not know models.
+A slot holds a tree of the tokens fed for one query. A beam is a node and attends to its ancestors. So
+choosing beams copies and reorders nothing: a dead beam is a node without children, and two beams share
+their common tokens. A branch is a run of new tokens that continues one node, so a stretch without a
+decision is fed at once.
 """
 
 from __future__ import annotations
@@ -56,10 +56,9 @@ class Placed(NamedTuple):
     def by_slot(self, slots: int) -> tuple[Ints, Ints, Ints | None]:
         """The layout of the T tokens by slot, ``[S, m]``, where m is the most tokens of one slot.
 
-        Returns:
-            ``[S m]`` the token at each position (token 0 at unused ones), ``[T]`` the position of each, and
-            the slots of the layout: None for all, or those with tokens where these are at most a quarter (one
-            long input would have all slots attend from as many positions).
+        Returns ``[S m]`` the token at each position (token 0 at unused ones), ``[T]`` the position of
+        each, and the slots of the layout: None for all, or those with tokens if they are at most a
+        quarter (for one long input all slots would attend from as many positions).
         """
         busy, row = np.unique(self.slots, return_inverse=True)
         few = 4 * len(busy) <= slots
@@ -81,14 +80,13 @@ class Forest:
         self._ancestors: Mask = np.zeros((slots, self.capacity, self.capacity), dtype=bool)
 
     def plant(self, slots: Ints, seen: bool = True) -> None:
-        """Start new trees in these slots; ``seen``: node 0 holds a token to which all other nodes attend."""
+        """Start new trees in these slots; ``seen``: all other nodes attend to node 0."""
         self.counts[slots] = 1
         self.depths[slots, 0] = 0
         self._ancestors[slots, 0] = False
         self._ancestors[slots, 0, 0] = seen
 
     def grow(self, branches: Branches) -> Placed:
-        """Add the tokens of R branches."""
         total = len(branches.tokens)
         ends = np.cumsum(branches.lengths)
         starts = ends - branches.lengths

@@ -2,16 +2,15 @@
 
 Legend: S slots (queries in flight), K beams a slot, P entries a slot, H heads, V vocabulary, T = S K.
 
-A step writes S K tokens: beam k of a slot that has written t tokens takes entry ``F + (t - 1) K + k``. The
-first F entries hold what all beams of the slot continue: the start token, or the input of a causal model,
-which ends at entry F. A tensor says which beam continues which. Choosing beams moves one row of booleans per
-beam (the entries it sees), but no keys and values. The shapes of a step never depend on results of the
-device, so the host need not wait for it: it counts how many tokens a slot has written, which bounds the
-entries in use.
+A step writes S K tokens: beam k of a slot that has written t tokens takes entry ``F + (t - 1) K + k``.
+The first F entries hold what all beams of the slot continue: the start token, or the input of a causal
+model, which ends at entry F. Choosing beams moves one row of booleans per beam (the entries it sees), but
+no keys and values. The shapes of a step never depend on results of the device, so the host need not wait
+for it: it counts how many tokens a slot has written, which bounds the entries in use.
 
-A step takes two calls. :meth:`GridMemory.room` is the part of the host: it counts and allocates memory.
-:meth:`GridMemory.write` uses only tensors, which keep their addresses: it can be compiled, or captured once
-and replayed, as long as :attr:`GridMemory.visible` is the same tensor.
+A step takes two calls. :meth:`GridMemory.room` is the part of the host: it counts and allocates.
+:meth:`GridMemory.write` uses only tensors, which keep their addresses: it can be compiled, or captured
+once and replayed, as long as :attr:`GridMemory.visible` is the same tensor.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ _STEPS = 8
 
 
 class _InUse(NamedTuple):
-    """The parts of a memory that a step reads.
+    """The parts of a memory that a step reads, sliced by the host.
 
-    The host slices them. Their shapes and strides do not depend on the size of the memory, so one compiled
-    step serves memories of all sizes.
+    Their shapes and strides do not depend on the size of the memory, so one compiled step serves all
+    sizes.
 
     Attributes:
         first: Entries before those of the beams.
@@ -106,7 +105,6 @@ class GridMemory(SlotMemory):
 
     @torch.inference_mode()
     def release(self, slots: Ints) -> None:
-        """Drop the queries of these slots."""
         self._steps[slots] = self._lengths[slots] = 0
         into = self._tensor(slots)
         self.written[into] = self._busy[into] = 0
@@ -124,7 +122,6 @@ class GridMemory(SlotMemory):
         return room
 
     def look(self, room: Room) -> None:
-        """Take the parts of the memory that a step with this room reads."""
         first = self._entries_of(room.longest)
         used = slice(self._first - first, self._first + room.steps * self._beams)
         self._used = first + room.steps * self._beams
@@ -138,9 +135,9 @@ class GridMemory(SlotMemory):
     def write(self, parents: Tensor, tokens: Tensor, room: Room) -> Tensor:
         """Beam k of slot s continues its beam ``parents[s, k]`` with ``tokens[s, k]``, both ``[S, K]``.
 
-        Returns the logits of every token that may follow, ``[S, K, V]`` in float32. ``room`` is the result
-        of :meth:`room`. Only tensors are used, which keep their addresses as long as :attr:`visible` does.
-        A dead beam has any parent. Slots without a query also write tokens, to entries that no beam sees.
+        Returns the logits of every token that may follow, ``[S, K, V]`` in float32. ``room`` is that of
+        :meth:`room`. A dead beam has any parent. Slots without a query also write tokens, to entries that
+        no beam sees.
         """
         self.written.add_(self._busy)
         clock = self.written.clamp(min=1)[:, None]

@@ -1,17 +1,18 @@
 """The memory of a model for several queries in flight, by an attention function and a cache.
 
-Legend: S slots (queries in flight), P entries a slot, T new tokens, m most new tokens of one slot, R rows, H
-heads, c width of a head, d model width, N tokens whose logits are read for all rows.
+Legend: S slots (queries in flight), P entries a slot, T new tokens, m most new tokens of one slot, R
+rows, H heads, c width of a head, d model width, N tokens whose logits are read for all rows.
 
 transformers accepts a registered attention function and a cache, and nothing else has to change. The new
-tokens of all beams of all queries go through the code of the model as T rows of one token, so every linear
-layer is one product without padding. The cache keeps keys and values by slot and entry. The attention
-(:func:`_attend`) arranges the T queries by slot; each attends to its ancestors and to the input of its slot.
+tokens of all beams of all queries go through the model as T rows of one token, so every linear layer is
+one product without padding. The cache keeps keys and values by slot and entry. The attention
+(:func:`_attend`) arranges the T queries by slot; each attends to its ancestors and to the input of its
+slot.
 
-A session combines a way to read inputs with a way to keep tokens. Inputs are read by an encoder
-(:mod:`grls.models.seq2seq.slots`) or as a prefix (:mod:`grls.models.causal.slots`). Tokens are kept in trees,
-any number a beam, with NumPy, for a CPU (:class:`TreeMemory`), or in a grid, one token of every beam, without
-waiting for the device, for a GPU (:mod:`grls.models.sessions.grid`).
+A session combines a way to read inputs, by an encoder (:mod:`grls.models.seq2seq.slots`) or as a prefix
+(:mod:`grls.models.causal.slots`), with a way to keep tokens: in trees, any number a beam, with NumPy, for
+a CPU (:class:`TreeMemory`), or in a grid, one token of every beam, without waiting for the device, for a
+GPU (:mod:`grls.models.sessions.grid`).
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ threads, but torch.compile cannot read one, and a model serves one thread at a t
 class KeysValues(NamedTuple):
     """Keys and values of a layer by slot, ``[S, H, P, c]`` each.
 
-    A session keeps them (its rooms) as ``[S, P, H c]``, in two separate tensors: for two views of one tensor,
-    a compiled step would copy the whole tensor instead of writing in place.
+    A session keeps them as ``[S, P, H c]``, in two separate tensors: for two views of one tensor, a
+    compiled step would copy the whole tensor instead of writing in place.
     """
 
     keys: Tensor
@@ -87,11 +88,9 @@ class OwnCache(Cache):
 class SlotModel(ABC):
     """Runs a transformers model with slots: the part of it that writes tokens, and its output head.
 
-    The attention of the model is replaced while tokens are fed, and restored afterwards. So a model serves
-    one thread at a time (:mod:`grls.io.files`).
-
-    Attributes:
-        positioned: Whether the model is given the positions of tokens; T5 has a bias by distance instead.
+    The attention of the model is replaced while tokens are fed. So a model serves one thread at a time
+    (:func:`grls.io.files.exclusive`). ``positioned``: it is given the positions of tokens; T5 has a bias
+    by distance instead.
     """
 
     positioned = True
@@ -103,7 +102,6 @@ class SlotModel(ABC):
 
     @property
     def device(self) -> torch.device:
-        """The device of the model."""
         return self.head.module.weight.device
 
     @abstractmethod
@@ -123,7 +121,7 @@ class SlotModel(ABC):
 
     @abstractmethod
     def logits_after(self, tokens: list[int], written: list[int]) -> Tensor:
-        """``[V]`` logits after an input and the tokens that were written, by the model's forward pass."""
+        """``[V]`` logits after an input and written tokens, by the model's forward pass."""
 
     def cut(self, tokens: Ints) -> Cut:
         """The part of the head for these tokens; it is cached until the weights of the head change."""
@@ -159,8 +157,8 @@ Version = tuple[Any, ...]
 def version(module: nn.Module) -> Version:
     """A value that changes if a weight is replaced or written to, or an adapter is switched.
 
-    Addresses, samples and version counters of parameters and buffers: the counters do not count writes
-    through ``.data``, and the samples not each number. A device is waited for once.
+    Addresses, samples and version counters of parameters and buffers: the counters miss writes through
+    ``.data``, and the samples some numbers. A device is waited for once.
     """
     samples: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
     states: list[tuple[int, int]] = []
@@ -200,7 +198,7 @@ def trial(model: nn.Module) -> Iterator[None]:
 
 
 def refuse_other_steps(model: nn.Module, agrees: Callable[[], bool]) -> None:
-    """Refuse (ConfigError) a model whose steps differ from its one pass; ``agrees`` tries it."""
+    """Refuse a model whose steps differ from its one pass; ``agrees`` tries it."""
     name = type(model).__name__
     try:
         with trial(model):
@@ -214,7 +212,7 @@ def refuse_other_steps(model: nn.Module, agrees: Callable[[], bool]) -> None:
 
 
 def agree(logits: Tensor, expected: Tensor, kind: torch.dtype) -> bool:
-    """Whether two rows of logits are equal, except for the rounding of a model that computes in ``kind``."""
+    """Whether logits are equal, except for the rounding of a model that computes in ``kind``."""
     refuse_nan_logits(expected)
     tolerance = max(1e-2, 32 * torch.finfo(kind).eps)
     spread = float(expected[expected.isfinite()].std().nan_to_num())
@@ -226,8 +224,8 @@ def trees_agree(trees: Any) -> bool:
     """Whether trees compute what the model computes: two inputs and three branches, one of two tokens.
 
     A model that counts its tokens instead of taking their positions (BART, Marian) has equal outputs for
-    different positions, to the last bit, in every precision. Its error alone could be taken for the rounding
-    of a coarse precision.
+    different positions, to the last bit. Its error alone could be taken for the rounding of a coarse
+    precision.
     """
     if trees.positioned and torch.equal(trees.read_at(1), trees.read_at(3)):
         return False
@@ -248,7 +246,7 @@ Trees = TypeVar("Trees", bound="SlotModel")
 
 
 def planted(model: Any, make: Callable[[], Trees]) -> Trees:
-    """Trees of a model, made by ``make`` and tested against the forward pass of the model in eval mode."""
+    """Trees of a model, made by ``make`` and tested against its forward pass in eval mode."""
     name = type(model).__name__
     try:
         with trial(model):
@@ -301,15 +299,14 @@ class SlotMemory(HeadRows, ABC):
 
     @abstractmethod
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
-        """Read new queries into slots; their old content is dropped.
+        """Read new queries into slots; returns the node that each query continues, ``[R]``.
 
-        Returns the node that each query continues, ``[R]``. Afterwards row r is the query of ``slots[r]``,
-        about to write its first token.
+        Afterwards row r is the query of ``slots[r]``, about to write its first token.
         """
 
     @abstractmethod
     def _enter(self, slots: Ints, lengths: Ints) -> Ints:
-        """Drop what is in these slots, for inputs of these lengths; returns the nodes that they continue."""
+        """Empty these slots for inputs of these lengths; returns the nodes that they continue."""
 
     @abstractmethod
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
@@ -328,12 +325,10 @@ class SlotMemory(HeadRows, ABC):
         return rows
 
     def _unlay(self, rows: Tensor) -> Tensor:
-        """The inverse of :meth:`_lay`."""
         return rows
 
     @property
     def _rooms(self) -> list[KeysValues]:
-        """Keys and values of each layer, for the entries in use or more."""
         return self._own
 
     def _make_room(self, capacity: int, ahead: int = 0) -> None:
@@ -346,11 +341,9 @@ class SlotMemory(HeadRows, ABC):
         self._capacity = capacity
 
     def _empty(self, like: Tensor, capacity: int, width: int) -> Tensor:
-        """Zeros for keys or values of a layer, ``[S, capacity, width]``."""
         return like.new_zeros((self._slots, capacity, width))
 
     def _new_room(self, like: Tensor, width: int) -> KeysValues:
-        """Empty keys and values of a layer."""
         return KeysValues(self._empty(like, self._capacity, width), self._empty(like, self._capacity, width))
 
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
@@ -393,7 +386,6 @@ def attending(configs: list[Any], name: str) -> Iterator[None]:
 
 
 def configs_of(module: nn.Module) -> list[Any]:
-    """The configs of a model and its parts, each once."""
     every: list[Any] = [getattr(part, "config", None) for part in module.modules()]
     return list({id(config): config for config in every if config is not None}.values())
 
@@ -406,8 +398,7 @@ SHORT = 256
 def plain_attention(model: nn.Module, length: int) -> Iterator[None]:
     """A context in which a model on a CPU attends by plain matrix products, if the inputs are short.
 
-    For short inputs with a mask, as in training, they are faster on a CPU than the fused kernel, above all in
-    the backward pass. On a GPU, for longer inputs, or with gradient checkpointing, nothing changes. The
+    For short inputs with a mask, as in training, they are faster on a CPU than the fused kernel. The
     longest input has ``length`` tokens.
     """
     if length > SHORT or not may_attend_plainly(model):
@@ -427,10 +418,9 @@ def may_attend_plainly(model: nn.Module) -> bool:
 
 
 class TreeMemory(SlotMemory):
-    """S queries at a time, each with a tree of tokens.
+    """S queries at a time, each with a tree of tokens (:mod:`grls.models.sessions.forest`).
 
-    The nodes of a tree (:mod:`grls.models.sessions.forest`) are beams. Any number of tokens can be fed to any
-    beam at once.
+    Any number of tokens can be fed to any beam at once.
     """
 
     _root_is_seen = True
@@ -473,7 +463,6 @@ class TreeMemory(SlotMemory):
         return placed.nodes[placed.last]
 
     def _place(self, branches: Branches) -> Placed:
-        """Make room for the tokens of R branches in the trees."""
         placed = self._forest.grow(branches)
         self._used = int(self._forest.counts.max())
         if self._forest.capacity > self._capacity:

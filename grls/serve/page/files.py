@@ -57,7 +57,7 @@ class PageFile(NamedTuple):
 
 @cache
 def page_files() -> dict[str, PageFile]:
-    """Name -> file, of all files of the page; only these names are sent."""
+    """Name -> file, of all files of the page; only these are sent."""
     pages = {}
     for file in files(__package__).iterdir():
         media = _TYPES.get("." + file.name.rpartition(".")[2])

@@ -1,9 +1,8 @@
 """Standard input and output: the first answer to a client.
 
-Clients give a server up that says nothing for some seconds, and importing what the protocol and a search need
-takes that long on a slow machine, loading a model longer. So the first request, with which a client connects,
-is answered before either, and the module imports nothing that takes time. Standard output carries messages
-of the protocol alone: the log goes to standard error.
+Clients give up a server that says nothing for some seconds, and importing takes that long on a slow
+machine. So the request with which a client connects is answered before anything slow is imported.
+Standard output carries messages of the protocol alone: the log goes to standard error.
 """
 
 from __future__ import annotations
@@ -28,14 +27,7 @@ _ENVELOPE = ("protocolVersion", "clientInfo", "clientCapabilities")
 
 
 class LineClient(NamedTuple):
-    """A client at standard input and output.
-
-    Attributes:
-        names: The names of the retrievers.
-        lines: The lines after the first one.
-        first: The first line.
-        answer: The answer to the first line, which is sent; None: there is none.
-    """
+    """A client at standard input and output: its first line, the answer sent to it, and further lines."""
 
     names: tuple[str, ...]
     lines: BinaryIO
@@ -58,7 +50,6 @@ def connect(options: ServerOptions) -> LineClient:
 
 
 def aside(text: str) -> None:
-    """Print a line of the log, to standard error."""
     say(text, sys.stderr)
 
 

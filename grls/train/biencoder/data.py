@@ -33,13 +33,7 @@ class PairBatch(NamedTuple):
 
 
 class BiEncoderData(FitData):
-    """The pairs of a bi-encoder in batches of like length.
-
-    Args:
-        examples: The training pairs, which are drawn anew each epoch.
-        encoder: Text to features.
-        options: Batch size (of all processes together), length pool and seed.
-    """
+    """The pairs of a bi-encoder in batches of like length; they are drawn anew each epoch."""
 
     def __init__(self, examples: BiEncoderExamples, encoder: BiEncoderModel, options: BiEncoderOptions):
         super().__init__("", options.batch_size, 1, options.length_pool, 0, options.seed, options.batch_size)
@@ -55,7 +49,6 @@ class BiEncoderData(FitData):
         return DataLoader([0])  # type: ignore[arg-type]
 
     def collator(self, pairs: Sequence[Pair]) -> PairBatch:
-        """The examples as tensors."""
         texts = zip(*(pair.passages for pair in pairs), strict=True)
         features = [self._encoder.features([pair.query for pair in pairs], "query")]
         features += [self._encoder.features(passages, "passage") for passages in texts]

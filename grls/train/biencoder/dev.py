@@ -1,9 +1,8 @@
 """Recall on the dev queries, by which the best epoch is chosen.
 
-The library's exact evaluation over the corpus, or over a sample of it. With ``by_hop`` every gold passage is
-a hop: its query has the gold passages before it as evidence, and the remaining ones are right. The evidence
-is hidden, as in the search. So a bi-encoder that is to go hop by hop is judged by all of its hops, not by the
-first one alone.
+The library's exact evaluation over the corpus, or over a sample of it. With ``by_hop`` every gold passage
+is a hop: its query has the gold passages before it as evidence, which is hidden as in the search, and the
+remaining ones are right. So all hops count, not the first one alone.
 """
 
 from __future__ import annotations
@@ -28,8 +27,6 @@ _DEV = "dev"
 
 
 class Split(NamedTuple):
-    """Queries with their judgements, over a corpus."""
-
     queries: Sequence[Query]
     qrels: Qrels
     corpus: Corpus
@@ -38,10 +35,8 @@ class Split(NamedTuple):
 class HopEvaluator(InformationRetrievalEvaluator):
     """The library's evaluation, where each query cannot find its evidence.
 
-    Args:
-        compare: ``[q, d]`` and ``[p, d]`` embeddings -> ``[q, p]`` scores.
-        evidence: Name of a query -> ids of the passages that are hidden from it.
-        options: The options of the library's evaluation, without the score functions.
+    ``compare``: ``[q, d]`` and ``[p, d]`` embeddings -> ``[q, p]`` scores. ``evidence``: name of a query
+    -> ids of the passages that are hidden from it.
     """
 
     def __init__(
@@ -69,14 +64,12 @@ class HopEvaluator(InformationRetrievalEvaluator):
 
 
 def dev_metric(k: int) -> str:
-    """The name of recall@k in the evaluation."""
     return f"{_DEV}_dot_recall@{k}"
 
 
 def dev_evaluator(
     encoder: BiEncoderModel, dev: Split, options: BiEncoderOptions, multistep: bool
 ) -> HopEvaluator:
-    """The evaluation after each epoch."""
     gold = {query.id: gold_passages(query, dev.qrels) for query in dev.queries[: options.dev_size]}
     queries = [query for query in dev.queries if gold.get(query.id)]
     if not queries:

@@ -1,11 +1,9 @@
-"""Training pairs of a bi-encoder: a query (with the evidence so far), its right passage and wrong passages.
+"""Training pairs of a bi-encoder: a query (with the evidence so far), its right and wrong passages.
 
-An example is drawn anew each epoch, as a function of (epoch, seed, query) alone. Beside the texts it names
-the passages that must not be negatives: other gold passages of the query, and the query itself where it is
-a passage. Hard negatives of a hop are drawn from a ranking of passages for the query with the evidence of
-that hop. Where the evidence varies from epoch to epoch, each passage that may come first has a ranking of its
-own for the second hop; those of later hops have the evidence in the order of the file. The module knows
-nothing of vectors or retrievers.
+An example is drawn anew each epoch, as a function of (epoch, seed, query) alone. It also names the passages
+that must not be negatives. Hard negatives of a hop are drawn from a ranking for the query with the evidence
+of that hop. Where the evidence varies from epoch to epoch, each passage that may come first has a ranking of
+its own for the second hop; those of later hops have the evidence in the order of the file.
 """
 
 from __future__ import annotations
@@ -62,8 +60,8 @@ class Pair(NamedTuple):
         query: Query and evidence so far, as text.
         passages: Texts: the right passage, then the hard negatives.
         keys: A number for each of ``passages``; equal texts have equal numbers.
-        gold: Numbers of the texts that are no negatives of the query: right at any hop, or its own; filled up
-            with ``NO_KEY`` to the same length for all examples.
+        gold: Numbers of the texts that are no negatives of the query: right at any hop, or its own; filled
+            up with ``NO_KEY`` to one length.
         scores: The teacher's scores of ``passages``; empty without a teacher.
     """
 
@@ -75,11 +73,9 @@ class Pair(NamedTuple):
 
 
 class _Mined(NamedTuple):
-    """The query and the hop of a ranking of passages, from which hard negatives are drawn.
+    """The query (by number) and the hop of a ranking, from which hard negatives are drawn.
 
-    Attributes:
-        query: Index of the query.
-        first: The evidence of the second hop; empty: the evidence is that of the file.
+    ``first``: the evidence of the second hop; empty: that of the file.
     """
 
     query: int
@@ -90,15 +86,15 @@ class _Mined(NamedTuple):
 class BiEncoderExamples:
     """The pairs of all training queries.
 
-    Where the metadata of a query holds equally good proofs (``proofs``), each epoch draws one; the passages
-    of all proofs are gold.
+    Where the metadata of a query holds equally good proofs (``proofs``), each epoch draws one; the
+    passages of all proofs are gold.
 
     Args:
         query_text: Makes one text of a query and its evidence so far.
-        miner: Ranks the passages from which hard negatives are drawn, for each hop of the gold chain. Gold
-            passages are left out, and a short ranking is filled up at random; None: all are random.
-        teacher: Scores pairs of query and passage; the hard negatives are drawn from the passages that it has
-            scored for the query, in place of the miner's.
+        miner: Ranks the passages from which hard negatives are drawn, for each hop of the gold chain. A
+            short ranking is filled up at random; None: all are random.
+        teacher: Scores pairs of query and passage; hard negatives are drawn from what it has scored, in
+            place of the miner's.
     """
 
     def __init__(
@@ -162,7 +158,6 @@ class BiEncoderExamples:
         return len(self.hops)
 
     def draw(self, number: int, epoch: int) -> Pair:
-        """Example ``number`` as it is in ``epoch``."""
         query, hop = self.hops[number]
         seed = f"{self.options.seed}-{epoch}-{query}"  # of the order, the same for all hops of the query
         chain = drawn_chain(self.chains[query], self._shuffles(query), seed)
@@ -184,7 +179,6 @@ class BiEncoderExamples:
         )
 
     def passages(self) -> list[str]:
-        """The texts of all training passages, each passage once, without DONE."""
         gold = [passage for chains in self.chains for chain in chains for passage in chain]
         wrong = [passage for negatives in self._negatives.values() for passage in negatives]
         return [passage_text(self._passages[passage]) for passage in dict.fromkeys([*gold, *wrong])]
@@ -199,12 +193,10 @@ class BiEncoderExamples:
         return self.options.shuffle or free_order(self.queries[query])
 
     def _key(self, passage: str) -> int:
-        """The number of a passage's text; passages of equal text have the same number."""
         text = passage_text(self._passages[passage])
         return self._numbers.setdefault(text, len(self._numbers))
 
     def _add(self, corpus: Corpus, passages: Iterable[str]) -> None:
-        """Read passages of the corpus that were not read before."""
         new = [p for p in dict.fromkeys(passages) if p not in self._passages]
         numbers = [n for n in corpus.numbers(new) if n is not None] if new else []
         self._passages.update({p.id: p for p in corpus.passages(numbers)} if numbers else {})
@@ -245,7 +237,6 @@ class BiEncoderExamples:
             self._negatives[ranking] = wrong
 
     def _distinct(self, query: int, passages: Sequence[str]) -> list[str]:
-        """The passages that are neither gold for the query nor its own, each text once."""
         wrong: dict[int, str] = {}
         for passage in passages:
             key = self._key(passage)
@@ -256,12 +247,7 @@ class BiEncoderExamples:
 
 @dataclass(frozen=True)
 class TeacherScores:
-    """Scores of pairs of query and passage, by a model that is slower and better; a :data:`Miner`, too.
-
-    Attributes:
-        file: The file that they were read from.
-        scores: Query id -> passage id -> score.
-    """
+    """Scores of pairs by a slower and better model: query id -> passage id -> score; a :data:`Miner`, too."""
 
     file: Path
     scores: Mapping[str, Mapping[str, float]]
@@ -303,14 +289,12 @@ class TeacherScores:
     def __call__(
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int
     ) -> list[list[str]]:
-        """The k passages with the highest scores of each query."""
         return [
             sorted(self.scores[query.id], key=lambda passage: -self.scores[query.id][passage])[:k]
             for query in queries
         ]
 
     def of(self, query: str, passages: Sequence[str]) -> tuple[float, ...]:
-        """The scores of passages for a query."""
         for passage in passages:
             if passage not in self.scores[query]:
                 raise DataError(
@@ -325,13 +309,8 @@ class RetrieverMiner:
     """A :data:`grls.train.biencoder.examples.Miner`: each hop by a search of its own, with its evidence.
 
     Ranked hops that follow links give what links and their retriever find together: few passages, so that
-    most of them are named.
-
-    Args:
-        negatives: A retriever folder, or ``bm25``.
-        words: The most words of a passage's text in the evidence; 0: all.
-        option: The name of the option, for errors.
-        remedy: What to do if it finds nothing, for the error.
+    most of them are named. ``negatives`` is a retriever folder, or ``bm25``; ``words`` the most words of a
+    passage in the evidence (0: all). ``option`` and ``remedy`` are for errors.
     """
 
     def __init__(
@@ -351,7 +330,6 @@ class RetrieverMiner:
     def __call__(
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int
     ) -> list[list[str]]:
-        """At most k ids for each query."""
         excerpts = [
             [excerpt(query.text, passage, self._words) for passage in passages]
             for query, passages in zip(queries, evidence, strict=True)
@@ -371,5 +349,4 @@ class RetrieverMiner:
         return [[hit.id for hit in hits] for hits in found]
 
     def fingerprint(self) -> str:
-        """The fingerprint of the rankings; a resumed run must have the same."""
         return ranking_fingerprint(self.retriever)

@@ -27,14 +27,11 @@ def false_negatives(keys: Tensor, targets: Tensor, gold: Tensor) -> Tensor:
     """Mask of the passages that are no negatives of an example, ``[b, c]``.
 
     These are the gold passages of its query at any hop, copies of its right passage (DONE is the right
-    passage of every last hop), and second copies of any passage that it is compared with, so that each text
-    counts once. The right passage itself is never masked.
+    passage of every last hop), and second copies of any other passage, so that each text counts once. The
+    right passage itself is never masked.
 
-    Args:
-        keys: Numbers of the texts that an example is compared with: ``[1, c]`` the same for all examples, or
-            ``[b, c]``.
-        targets: ``[b]`` the column of the right passage.
-        gold: ``[b, G]`` numbers of the texts that are right for the query.
+    ``keys``: numbers of the texts that examples are compared with, ``[1, c]`` for all or ``[b, c]``.
+    ``targets [b]``: the column of the right passage. ``gold [b, G]``: texts that are right for the query.
     """
     target = keys.expand(len(gold), -1).gather(1, targets[:, None])
     right = (gold[:, :, None] == keys[:, None]).any(dim=1) | (target == keys)
@@ -46,21 +43,18 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
     """The ranking loss of sentence-transformers, with false negatives left out of each softmax.
 
     For an example with query q, right passage p and the unmasked passages C of the batch, the loss is
-    log(sum over c in C of exp(s q·c)) - s q·p, with the scale s; it is averaged over the examples, and over
-    the leading dimensions of the embeddings where there are some (Matryoshka, Kusupati et al. 2022, arXiv
-    2205.13147).
+    log(sum over c in C of exp(s q·c)) - s q·p, with the scale s; it is averaged over the examples, and
+    over the leading dimensions of the embeddings where there are some (Matryoshka, Kusupati et al. 2022,
+    arXiv 2205.13147).
 
-    With the scores t of a teacher for the n passages of the example, a share w of the loss is distilled: the
-    divergence KL(softmax(t) || softmax(s q·p_1 .. s q·p_n)) over these passages alone, as in DistillKLDivLoss
-    of sentence-transformers (Lin et al. 2020, arXiv 2010.11386) at temperature 1.
+    With the scores t of a teacher for the n passages of the example, a share w of the loss
+    (``teacher_share``) is distilled: the divergence KL(softmax(t) || softmax(s q·p_1 .. s q·p_n)) over
+    these passages alone, as in DistillKLDivLoss of sentence-transformers (Lin et al. 2020, arXiv
+    2010.11386) at temperature 1.
 
-    A row of ``labels`` holds what :func:`false_negatives` needs: the n keys of the example's passages, then
-    its G gold keys.
-
-    Args:
-        similarity_fct: ``[a, d]`` and ``[b, d]`` embeddings -> ``[a, b]`` scores.
-        options: ``mini_batch_size``, ``gradient_checkpointing``, ``in_batch_negatives``, ``matryoshka`` and
-            ``teacher_share`` (w).
+    A row of ``labels`` holds the n keys of the example's passages, then its G gold keys
+    (:func:`false_negatives`). ``similarity_fct``: ``[a, d]`` and ``[b, d]`` embeddings -> ``[a, b]``
+    scores.
     """
 
     def __init__(
@@ -76,12 +70,9 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
     def forward(
         self, sentence_features: Iterable[dict[str, Any]], labels: Tensor, teacher: Tensor | None = None
     ) -> Tensor:
-        """The loss of features: of ``b`` queries, then of ``b`` texts for each of the n passages.
+        """The loss of features: of b queries, then of b texts for each of the n passages.
 
-        Args:
-            sentence_features: Tokens of each column.
-            labels: ``[b, n + G]``.
-            teacher: ``[b, n]`` scores of the passages; None without a teacher.
+        ``labels [b, n + G]``; ``teacher [b, n]``: scores of the passages, if there is a teacher.
         """
         embeddings = embed_in_groups(self.model, [*sentence_features], self.options)
         widths = self.options.matryoshka or (embeddings[0].shape[1],)
@@ -96,10 +87,8 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
     ) -> Tensor:
         """The loss, a scalar in float32; among several processes ``weighed``.
 
-        Args:
-            embeddings: ``[b, d]`` queries, then ``[b, d]`` for each of the n passages.
-            labels: ``[b, n + G]``.
-            teacher: ``[b, n]`` scores of the passages; None without a teacher.
+        ``embeddings``: ``[b, d]`` queries, then ``[b, d]`` for each of the n passages; else as
+        :meth:`forward`.
         """
         queries, passages = embeddings[0], embeddings[1:]
         similarity: Any = self.similarity_fct
@@ -138,24 +127,17 @@ def embed_in_groups(
 ) -> list[Tensor]:
     """The embeddings ``[b, d]`` of the texts of each column, in their order.
 
-    A batch mixes lengths, and padded to the longest half of it is padding. So on a CPU, where time follows
-    the padding, texts of like length go together; the loss stays (with dropout: another draw).
+    A batch mixes lengths, and half of it is padding. So on a CPU texts of like length go together; the
+    loss stays (with dropout: another draw).
 
     A group may be embedded again in the backward pass, with the same dropout, in place of keeping its
     activations (GradCache, Gao et al. 2021, arXiv 2101.06983). With ``mini_batch_size`` all groups are: a
-    batch of any size needs the memory of one. Without it, the groups beyond ``KEPT_TOKENS`` are. The backward
-    pass begins with the last group, so the activations that are kept are free before the first groups need
-    memory.
+    batch of any size needs the memory of one. Without it, the groups beyond ``KEPT_TOKENS`` are. The
+    backward pass begins with the last group, so what is kept is free before the first groups need memory.
 
-    Without ``mini_batch_size`` a column stays whole among several processes, where each pass may wait for the
-    same pass of the other processes; on a GPU, which one large pass keeps busy; and where a tokenizer
-    pads on the left, since positions may be counted from there.
-
-    Args:
-        model: A model of sentence-transformers.
-        columns: Tokens of the queries, then of the texts for each of the n passages,
-            ``attention_mask [b, L]`` among it.
-        options: ``mini_batch_size``, and ``gradient_checkpointing``, with which few activations are kept.
+    Without ``mini_batch_size`` a column stays whole among several processes, where each pass may wait for
+    that of the others; on a GPU, which one large pass keeps busy; and where a tokenizer pads on the left,
+    since positions may be counted from there.
     """
     size = options.mini_batch_size
     divided = [_groups(features, size) for features in columns]

@@ -1,8 +1,7 @@
 """Trains a bi-encoder by Lightning with a loss of sentence-transformers, and keeps the best epoch.
 
 A run writes into one folder: ``model/`` (for retrieval), ``logs/`` (settings, losses and dev recall) and
-``checkpoints/`` (to resume from; they hold pickles, so do not share them). Dev recall is the exact evaluation
-of sentence-transformers over the whole corpus, or a sample of it.
+``checkpoints/`` (to resume from; they hold pickles, so do not share them).
 """
 
 from __future__ import annotations
@@ -58,14 +57,7 @@ log = logging.getLogger(__name__)
 
 
 class BiEncoderModule(TrainingModule):
-    """A bi-encoder, its loss, its optimizer and its measurement on dev.
-
-    Args:
-        encoder: The bi-encoder; it is trained in place.
-        steps: Optimizer steps of the whole training.
-        evaluator: Measures dev after each epoch; None: nothing does.
-        state: Settings and files of the run, for checkpoints.
-    """
+    """A bi-encoder, which is trained in place for ``steps`` optimizer steps, and its measurement on dev."""
 
     def __init__(
         self,
@@ -108,19 +100,16 @@ class BiEncoderModule(TrainingModule):
         self._loss = (MaskedRankingLoss(self.model, scale, encoder.scores, options),)
 
     def plain_copy(self) -> Any:
-        """A copy of the model, with a card of its own."""
         model = deepcopy(self.model)
         model.model_card_data.model = model  # else the card of the copy is that of the shards
         return model
 
     def training_step(self, batch: PairBatch, batch_idx: int) -> Tensor:
-        """The loss of one batch, among several processes ``weighed``; logs ``train_loss``."""
         loss = self.within(self._loss[0], *batch)
         self.log("train_loss", averaged(loss), prog_bar=True, batch_size=len(batch.labels))
         return loss
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
-        """Log ``dev_recall`` and ``dev_ndcg``, by the evaluation of sentence-transformers."""
         assert self._evaluator is not None
         with self.whole_weights():
             measures: dict[str, float] = self._evaluator(self.model)
@@ -132,12 +121,10 @@ class BiEncoderModule(TrainingModule):
             print(f"{step}: dev recall@{self.options.k} {measures[recall]:.4f}", flush=True)
 
     def configure_optimizers(self) -> Any:
-        """The optimizer and its schedule, which advances every optimizer step."""
         return self.optimizer_and_schedule(self.options, self.steps)
 
 
 def check_negatives(options: BiEncoderOptions, examples: int | None = None) -> None:
-    """Refuse a training without negatives."""
     alone = options.batch_size == 1 or not options.in_batch_negatives
     if options.hard_negatives or not (alone or examples == 1):
         return
@@ -162,8 +149,8 @@ def fit_biencoder(
 ) -> TrainingResult:
     """Train, and write the model of the best epoch (without dev: of the last epoch) to ``output/model``.
 
-    The losses are a function of the seed; a resumed run has the losses of an uninterrupted one. The encoder
-    is trained in place. ``dev`` is measured after each epoch; None: nothing is.
+    The losses are a function of the seed; a resumed run has the losses of an uninterrupted one. The
+    encoder is trained in place.
     """
     check_negatives(options, len(examples))
     if not any(weight.requires_grad for weight in encoder.model.parameters()):

@@ -49,13 +49,10 @@ def run_biencoder(
 ) -> TrainingResult:
     """Fine-tune a bi-encoder with in-batch negatives, and keep the epoch with the best dev recall.
 
-    Writes ``output/model``, ``output/logs`` and ``output/checkpoints``.
-
     The arguments are the options of `grls train biencoder`
-    (:func:`grls.commands.train_biencoder.train_biencoder`; null is None) and two more. ``max_seconds`` is the
-    longest time of the call, with reading of data and measurements on dev (None: no limit); when it is over,
-    dev is measured once more and the best weights are kept. ``meter`` is called with every step, in place of
-    printed lines.
+    (:func:`grls.commands.train_biencoder.train_biencoder`; null is None) and two more. ``max_seconds`` is
+    the longest time of the call; when it is over, dev is measured once more and the best weights are
+    kept. ``meter`` is called with every step, in place of printed lines.
     """
     quiet()
     with only_training(output):

@@ -1,13 +1,12 @@
 """From chains of hops to tensors with decisions, for causal and for sequence-to-sequence models.
 
-Legend: b chains, t nodes of the largest tree, n nodes of a tree, N nodes of all trees, D decisions, A allowed
-tokens of all of them together, T tokens taken, h inputs of a group, s longest input, p paths of a stretch, u
-longest path.
+Legend: b chains, t nodes of the largest tree, n nodes of a tree, N nodes of all trees, D decisions, A
+allowed tokens of all of them together, T tokens taken, h inputs of a group, s longest input, p paths of a
+stretch, u longest path.
 
-For a causal model a chain is a tree of tokens: hops share their common prefix, and so do the passages that
-are scored after a hop. For a sequence-to-sequence model each hop is a separate input. A
-passage is fed up to its last decision, or to its end where it is rescored (:mod:`grls.train.chains.module`)
-or, in a tree, where it is evidence of the next hop.
+For a causal model a chain is a tree of tokens: hops share their common prefix, and so do the passages
+that are scored after a hop. For a sequence-to-sequence model each hop is a separate input. A passage is
+fed up to its last decision, or to its end where it is rescored or, in a tree, evidence of the next hop.
 """
 
 from __future__ import annotations
@@ -32,11 +31,10 @@ class DecisionTensors(NamedTuple):
     """:class:`~grls.train.chains.decisions.Decisions` as tensors; the other attributes are as there.
 
     Attributes:
-        states: ``[D]`` index of the model's state at each decision, among the N nodes of trees or the states
-            of a :data:`HopBatch`.
-        right: ``[n]`` the path of the right passage in each pair of the margin loss.
-        wrong: ``[n]`` the path of the wrong passage.
-        paths: Number of paths.
+        states: ``[D]`` index of the model's state at each decision, among the N nodes of trees or the
+            states of a :data:`HopBatch`.
+        right: ``[n]`` the path of the right passage in each pair of the margin loss; ``wrong``: of the
+            wrong one.
     """
 
     states: Tensor
@@ -71,18 +69,13 @@ class Rescored(NamedTuple):
 
     @property
     def hop_count(self) -> int:
-        """The number of rescored hops h."""
         return int(self.hops[-1]) + 1 if len(self.hops) else 0
 
 
 class ChainBatch(NamedTuple):
-    """A batch of chains.
+    """A batch of chains: the tokens to read, the decisions whose loss is taken, and passages to rescore.
 
-    Attributes:
-        read: The tokens of the model inputs and passages.
-        decisions: The decisions whose loss is taken.
-        labels: ``[hops]`` zeros; their number is the number of hops, over which the loss is averaged.
-        rescored_passages: The passages to rescore; None: no rescoring.
+    ``labels [hops]`` are zeros; the loss is averaged over their number.
     """
 
     read: TreeBatch | HopBatch
@@ -99,7 +92,7 @@ class ChainCollator:
         teaching: Makes the targets and paths of hops.
         decay: See :func:`grls.train.chains.decisions.walk_paths`.
         start_token: First token of the decoder; None for a causal model.
-        prior: The prior beside which the model learns; None: no prior.
+        prior: The prior beside which the model learns, if any.
         proposals: Draws the passages to rescore; None: no rescoring.
     """
 
@@ -112,7 +105,6 @@ class ChainCollator:
     proposals: Proposals | None = None
 
     def __call__(self, examples: Sequence[ChainExample]) -> ChainBatch:
-        """Make one batch."""
         hops = [hop for example in examples for hop in example.hops]
         targets, paths = self.teaching(hops)
         gains = None if self.prior is None else self.prior.gains(self.index, hops)
@@ -158,10 +150,10 @@ class ChainCollator:
 
 
 def as_tensors(passages: Sequence[Read], states: Sequence[int], tokens: tuple[int, int]) -> Rescored:
-    """The passages as tensors.
+    """The passages as tensors; those of a hop stand side by side.
 
-    Passages of a hop stand side by side; ``states [n]`` are indexes of the model's states behind them,
-    ``tokens`` those of :func:`grls.models.head.readout`.
+    ``states [n]`` are indexes of the model's states behind them, ``tokens`` those of
+    :func:`grls.models.head.readout`.
     """
     owners = np.array([passage.hop for passage in passages], dtype=np.int64)
     _, first, hops = np.unique(owners, return_index=True, return_inverse=True)
@@ -178,7 +170,7 @@ def as_tensors(passages: Sequence[Read], states: Sequence[int], tokens: tuple[in
 def decision_tensors(decisions: Decisions, states: Sequence[int], paths: Sequence[Path]) -> DecisionTensors:
     """Decisions as tensors, with the pairs of right and wrong passages of each hop.
 
-    ``states [D]`` are indexes of the model's states. The first path of a hop is the right passage of its
+    ``states [D]`` are indexes of the model's states. The first path of a hop is the right one of its
     pairs.
     """
     first: dict[int, int] = {}
@@ -203,9 +195,9 @@ def decision_tensors(decisions: Decisions, states: Sequence[int], paths: Sequenc
 class TokenTree:
     """A tree of tokens, built by inserting sequences; a node is a token, a path from the root a sequence.
 
-    The hops of a query form such a tree: the input of a hop is a prefix of the next hop's input, and passages
-    that compete for a hop branch off after it. A token sees its ancestors and itself, and positions are
-    depths, so a causal model computes for each node what it would compute for its path alone.
+    The input of a hop is a prefix of the next hop's input, and passages that compete for a hop branch off
+    after it. A token sees its ancestors and itself, and positions are depths, so a causal model computes
+    for each node what it would compute for its path alone.
 
     Attributes:
         tokens: ``[n]`` the token of each node.
@@ -250,8 +242,7 @@ class TreeBatch(NamedTuple):
     """Trees, one after the other.
 
     Attributes:
-        input_ids: ``[N]``.
-        position_ids: ``[N]``.
+        input_ids: ``[N]``, as ``position_ids``.
         places: ``[N]`` the place of each node in ``[b * t]``, where trees are padded.
         visible: ``[b, t, t]``; padding sees itself.
         sizes: ``[b]`` nodes of each tree.
@@ -276,7 +267,6 @@ class TreeBatch(NamedTuple):
 
 
 def stack(trees: Sequence[TokenTree]) -> TreeBatch:
-    """Make a batch of trees."""
     sizes = [len(tree) for tree in trees]
     width = max(sizes)
     visible = torch.eye(width, dtype=torch.bool).repeat(len(trees), 1, 1)
@@ -296,25 +286,14 @@ _GROUP = 16
 
 
 class Stretch(NamedTuple):
-    """Paths of similar length.
-
-    Attributes:
-        owners: ``[p]`` the input of each path, a number within its group.
-        decoder_input_ids: ``[p, u]``.
-    """
+    """Paths of similar length, ``[p, u]``; ``owners [p]``: the input of each, a number within its group."""
 
     owners: Tensor
     decoder_input_ids: Tensor
 
 
 class HopGroup(NamedTuple):
-    """Inputs of similar length.
-
-    Attributes:
-        input_ids: ``[h, s]``.
-        attention_mask: ``[h, s]``.
-        stretches: The paths of the inputs.
-    """
+    """Inputs of similar length, ``[h, s]``, and their paths."""
 
     input_ids: Tensor
     attention_mask: Tensor
@@ -334,11 +313,9 @@ def group(
 ) -> tuple[HopBatch, list[list[int]]]:
     """Group inputs of similar length, and the paths of a group into stretches of similar length.
 
-    Most paths end after a few tokens, where a passage is unique, but a few are long. ``hops`` are those of
-    the paths, ``written`` the decoder's tokens of each path after the start token.
-
-    Returns:
-        The batch, and for each path the numbers of its states.
+    Most paths end after a few tokens, where a passage is unique, but a few are long. ``hops`` are those
+    of the paths, ``written`` the decoder's tokens of each path after the start token. Returns the batch,
+    and for each path the numbers of its states.
     """
     inputs = sorted({tuple(source) for source in sources}, key=lambda source: (len(source), source))
     number = {source: n for n, source in enumerate(inputs)}

@@ -92,14 +92,12 @@ class ChainData(RetrieveData):
         self.decay = decay
 
     def make_spans(self) -> Spans | None:
-        """The spans that the generator learns to write."""
         if self.write_spans is None:
             return None
         self.write_spans.check()
         return Spans(self.corpus, self.write_spans.words)
 
     def collate(self, module: Any) -> ChainCollator:
-        """Make the collator."""
         if not isinstance(module, RetrieveChains):
             raise ConfigError(
                 f"ChainData is for grls.train.chains.module.RetrieveChains; for {type(module).__name__} take "
@@ -145,7 +143,6 @@ class ChainData(RetrieveData):
         return "cpu" if self.workers else "auto"
 
     def beside_model(self) -> dict[str, Any]:
-        """The files that ``grls index`` reads, with the options of rescoring."""
         files = super().beside_model()
         return files if self.rescore_input is None else {**files, RESCORE: self.rescore_input._asdict()}
 
@@ -167,11 +164,9 @@ class RetrieverTeacher:
 
     Args:
         folder: A retriever folder (of a bi-encoder, a sparse or a multi-vector encoder), or ``bm25``.
-        corpus: The corpus of the generator; the retriever must have the same.
-        temperature: Temperature of the softmax, by which scores are divided; None: 0.05 for a bi-encoder, and
-            for other kinds their default temperature as priors (2 for BM25).
+        temperature: By which scores are divided; None: 0.05 for a bi-encoder, and for other kinds their
+            default temperature as priors (2 for BM25).
         passages: Number of passages in an opinion.
-        device: Device of the teacher's encoder.
     """
 
     def __init__(
@@ -199,7 +194,6 @@ class RetrieverTeacher:
         self._known: dict[tuple[str, tuple[int, ...]], Mapping[int, float]] = {}
 
     def fingerprint(self) -> str:
-        """The fingerprint of its rankings; a resumed run must have the same."""
         return ranking_fingerprint(self.retriever)
 
     def opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:

@@ -1,10 +1,8 @@
 """Passages as paths through the trie: the decisions on each path, with targets and the tokens taken.
 
-Legend: P paths, D decisions, A allowed tokens of all decisions together, T tokens taken.
-
-A decision is a prefix with more than one allowed token; other prefixes have no loss under ``renormalized``
-scores. Paths of a hop share the decisions of their common prefixes. A path ends where one sequence is left.
-The module knows nothing of models or of trees of tokens.
+Legend: P paths, D decisions, A allowed tokens of all decisions together, T tokens taken. A decision is a
+prefix with more than one allowed token; other prefixes have no loss under ``renormalized`` scores. Paths
+of a hop share the decisions of their common prefixes. A path ends where one sequence is left.
 """
 
 from __future__ import annotations
@@ -68,13 +66,9 @@ prior that is added to the score of each token (nats), ``[A]``."""
 
 
 class Path(NamedTuple):
-    """A passage that is scored.
+    """A passage that is scored, with the number of its hop and its weight in the loss of the target.
 
-    Attributes:
-        hop: Number of its hop.
-        passage: Number of the passage.
-        weight: Weight of its decisions in the loss of the target.
-        negative: The path is a hard negative: it is scored only for the margin loss.
+    ``negative``: a hard negative, scored only for the margin loss.
     """
 
     hop: int
@@ -118,13 +112,9 @@ def walk_paths(
 ) -> Decisions:
     """Walk paths through the index, all at once.
 
-    Args:
-        index: The constraint index.
-        targets: The target of each hop.
-        paths: The paths.
-        decay: Token n of a passage has the weight ``decay ** n`` in the loss of the target: below 1, the
-            first tokens weigh more, which decide what a beam keeps.
-        gains: Gains of the priors for the allowed tokens; None: no prior.
+    ``targets`` has one for each hop. Token n of a passage has the weight ``decay ** n`` in the loss:
+    below 1, the first tokens weigh more, which decide what a beam keeps. ``gains``: those of the priors
+    for the allowed tokens.
     """
     hops = np.array([path.hop for path in paths], dtype=np.int64)
     shares = np.array([path.weight for path in paths])

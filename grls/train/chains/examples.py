@@ -1,10 +1,9 @@
 """Chains of hops to train on: a query with its evidence, and the target of each hop.
 
 The target of a hop is a distribution over passages. Where any order of the gold passages is right, all
-remaining gold passages are equally right; which of them becomes evidence is drawn anew each epoch. A teacher
-may have a share in the target of a hop, but not in a hop whose gold is DONE.
-
-All draws are functions of (seed, epoch, number) alone. The module knows nothing of models.
+remaining ones are equally right; which of them becomes evidence is drawn anew each epoch. A teacher may
+have a share in the target of a hop, but not in a hop whose gold is DONE. All draws are functions of
+(seed, epoch, number) alone.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ from grls.train.stages.examples import MemoriseExamples, RetrieveExamples
 
 
 class HopExample(NamedTuple):
-    """One hop.
+    """One hop; passages are numbers.
 
     Attributes:
         source: Model input, token ids.
-        gold: Numbers of the right passages, or the number of DONE.
+        gold: The right passages, or DONE.
         taken: The gold passage that becomes evidence of the next hop.
         query: The text of the query; empty where there is none.
-        evidence: Numbers of the passages retrieved so far.
-        known: Numbers of all passages that are not wrong: evidence, gold passages of any hop, and ``own``.
+        evidence: The passages retrieved so far.
+        known: All passages that are not wrong: evidence, gold passages of any hop, and ``own``.
         seed: Seed of the draws for this hop.
-        own: Numbers of the passages that are the query itself, other than gold ones.
+        own: The passages that are the query itself, other than gold ones.
     """
 
     source: list[int]
@@ -57,8 +56,6 @@ class HopExample(NamedTuple):
 
 
 class ChainExample(NamedTuple):
-    """The hops of a query, each of which continues the one before."""
-
     hops: tuple[HopExample, ...]
 
 
@@ -77,7 +74,6 @@ class ChainExamples(RetrieveExamples):
         return len(self.queries)
 
     def draw(self, number: int, epoch: int) -> ChainExample:  # type: ignore[override]
-        """The hops of query ``number`` as they are in ``epoch``."""
         chain = self.chain(number, epoch)
         free = self.shuffle[number] or not self.multistep
         right = {self._numbers[name] for proof in self.chains[number] for name in proof}
@@ -97,7 +93,6 @@ class ChainExamples(RetrieveExamples):
         return ChainExample(tuple(examples))
 
     def lengths(self) -> Sequence[int]:
-        """Tokens of the query and of all its evidence."""
         mean = np.mean([len(row) for row in self.rows.values()])
         return [
             len(text) + int(mean * len(chains[0]))
@@ -106,18 +101,13 @@ class ChainExamples(RetrieveExamples):
 
 
 class MemoriseChains(MemoriseExamples):
-    """Passages to memorise as chains of one hop.
-
-    Args:
-        taught: Use the model input as a query for the teacher.
-    """
+    """Passages to memorise as chains of one hop; ``taught``: the model input is a query for the teacher."""
 
     def __init__(self, *args: Any, taught: bool = False, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._taught = taught
 
     def draw(self, number: int, epoch: int) -> ChainExample:  # type: ignore[override]
-        """Passage ``number`` as it is read in ``epoch``."""
         source = super().draw(number, epoch).source
         text = self.codec.text(source) if self._taught else ""
         seed = f"memorise-{self.seed}-{epoch}-{number}"
@@ -134,8 +124,7 @@ class Teaching:
 
     Args:
         done: The number of DONE.
-        teacher: The teacher; None: only gold passages are learned.
-        share: Share of the teacher in a target.
+        teacher: The teacher; None: only gold passages are learned. ``share`` is its share of a target.
         branches: Number of paths drawn from the teacher's opinion, beside the path of the gold passage.
         spans: Targets over spans, where the index is over spans.
         drawn: Number of spans of gold passages drawn for each hop.
@@ -228,7 +217,6 @@ class Teaching:
     def _spans(
         self, rng: random.Random, hop: HopExample, weights: Mapping[int, float], count: int
     ) -> list[int]:
-        """Spans drawn from a distribution over passages."""
         assert self.spans is not None
         spans, masses = self.spans.spread(hop.query, weights, hop.evidence)
         return rng.choices(spans.tolist(), masses.tolist(), k=count)
@@ -256,7 +244,6 @@ class WriteSpans:
     evidence: bool = True
 
     def check(self) -> None:
-        """Refuse numbers that are not positive."""
         # Not in the constructor, where jsonargparse would hide the error.
         at_least(1, "data.spans.", words=self.words, drawn=self.drawn)
         bounded("(0, inf)", "data.spans.", temperature=self.temperature)
@@ -267,20 +254,16 @@ class SpanTargets:
 
     Legend: N passages, V spans, n spans of a target.
 
-    Every span of a right passage is right, but a span without any word of the query teaches little. Let g(w)
-    = log((N + 1) / (n_w + 1)) for a word w of the query that is in n_w passages, and 0 for other words. A
-    span v of the words w_0, w_1, … has the probability
+    Every span of a right passage is right, but a span without any word of the query teaches little. Let
+    g(w) = log((N + 1) / (n_w + 1)) for a word w of the query that is in n_w passages, and 0 for other
+    words. A span v of the words w_0, w_1, … has the probability
 
-        q(v | passage, query) proportional to exp((g(w_0) + 0.6 (g(w_1) + g(w_2) + g(w_3))) / T).
+        q(v | passage, query) proportional to exp((g(w_0) + 0.6 (g(w_1) + g(w_2) + g(w_3))) / T)
 
-    (arXiv 2204.10628, section 3.1, samples n-grams by their overlap with the query.) Words are compared by
-    their first six letters, ignoring case. In a hop, words of the evidence count as words of the query.
-
-    Args:
-        temperature: The temperature T (nats).
-        evidence: Words of the evidence passages count as words of the query.
-        evidence_words: Words of each evidence passage that a hop reads (:func:`grls.data.evidence.excerpt`);
-            0: all. Other words do not count.
+    at the temperature T (arXiv 2204.10628, section 3.1, samples n-grams by their overlap with the query).
+    Words are compared by their first six letters, ignoring case. With ``evidence``, words of the evidence
+    passages count as words of the query, ``evidence_words`` of each (:func:`grls.data.evidence.excerpt`;
+    0: all).
     """
 
     def __init__(
@@ -312,16 +295,11 @@ class SpanTargets:
     def spread(
         self, query: str, weights: Mapping[int, float], evidence: Sequence[int] = ()
     ) -> tuple[Ints, Floats]:
-        """Spread weights of passages over their spans.
+        """Spread weights of passages (by number; N is DONE) over their spans.
 
-        Args:
-            query: The text of the query.
-            weights: Weights of passages by number; number N is DONE.
-            evidence: Numbers of the evidence passages. Their words count as words of the query, since often
-                only the evidence names the subject of the next passage.
-
-        Returns:
-            ``[n]`` spans, and ``[n]`` weights; the spans of a passage sum to the passage's weight.
+        Words of the evidence count as words of the query, since often only the evidence names the subject
+        of the next passage. Returns ``[n]`` spans and ``[n]`` weights; the spans of a passage sum to its
+        weight.
         """
         passages = np.array(list(weights), dtype=np.int64)
         spans = self.spans.of(passages)

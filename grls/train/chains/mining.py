@@ -1,14 +1,13 @@
 """Mines hard negatives for the margin loss: wrong passages that the current model retrieves.
 
-Learning to rank in generative retrieval (LTRGR, arXiv 2306.15222) compares the right passage with the wrong
-ones that constrained beam search ranks before it. They depend on the current weights. So they are searched
-for when the first batch of an epoch is made, for the same hops that the epoch will train. A checkpoint keeps
-them, so that a resumed run has the same. Like the measurement on dev, this is a callback, which may use the
-search.
+Learning to rank in generative retrieval (LTRGR, arXiv 2306.15222) compares the right passage with the
+wrong ones that constrained beam search ranks before it. They depend on the current weights, so they are
+searched for when the first batch of an epoch is made, for the hops of that epoch; a checkpoint keeps
+them.
 
-A generator that writes spans ranks passages by all their spans. There the margin loss compares a span of a
-right passage, drawn as for the target, with the span of a wrong passage that the search finds likeliest. A
-text that a right passage holds as well is no hard negative.
+A generator that writes spans ranks passages by all their spans. There the margin loss compares a span of
+a right passage, drawn as for the target, with the span of a wrong passage that the search finds
+likeliest. A text that a right passage holds as well is no hard negative.
 """
 
 from __future__ import annotations
@@ -66,7 +65,6 @@ class MineNegatives(L.Callback):
         self._mined: tuple[int, dict[str, list[int]]] = (-1, {})
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Refuse options that cannot work together."""
         if stage != "fit":
             return
         margin = getattr(pl_module, "margin", 0.0)
@@ -87,7 +85,6 @@ class MineNegatives(L.Callback):
             )
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Connect the batches to the mining."""
         if not self.passages:
             return
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
@@ -96,15 +93,12 @@ class MineNegatives(L.Callback):
         teaching.begin = lambda: self._begin(trainer, pl_module, teaching)
 
     def state_dict(self) -> dict[str, Any]:
-        """The hard negatives of the current epoch."""
         return {"epoch": self._mined[0], "negatives": self._mined[1]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the hard negatives."""
         self._mined = state_dict["epoch"], state_dict["negatives"]
 
     def _begin(self, trainer: L.Trainer, module: Any, teaching: Teaching) -> None:
-        """Mine before the first batch of an epoch."""
         epoch = trainer.current_epoch
         if epoch == self._mined[0]:
             return
@@ -145,12 +139,7 @@ _REMEMBERED = 50_000
 
 
 class Read(NamedTuple):
-    """A passage that is read to its end.
-
-    Attributes:
-        hop: The number of the hop before it.
-        tokens: Its tokens, the end token last.
-    """
+    """A passage that is read to its end token after hop number ``hop``."""
 
     hop: int
     tokens: tuple[int, ...]
@@ -187,13 +176,9 @@ class Rescore:
 
 
 class Proposals:
-    """Draws the passages to rescore: the best ones of retrievers for query and evidence, without known ones.
+    """Draws the passages to rescore: the best ones of retrievers for each hop, without known ones.
 
     A draw is a function of the hop's seed.
-
-    Args:
-        options: The retrievers, and the numbers of passages.
-        device: Device of the retrievers' encoders.
     """
 
     def __init__(self, options: Rescore, corpus: Corpus, codec: Codec, device: str):
@@ -275,7 +260,6 @@ class Proposals:
         return [Read(number, *pair) for pair in dict.fromkeys(labelled)]
 
     def _passage(self, number: int) -> tuple[int, ...]:
-        """The tokens of a passage that are read; number N is DONE."""
         if number == len(self.corpus):
             return tuple(self._rescore_input.read(self.codec.done_sequence, self.codec))
         if number not in self._tokens:

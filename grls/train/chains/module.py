@@ -1,9 +1,7 @@
 """The LightningModule of chains: all hops of a query at once, with distributions as targets.
 
-Legend: b chains, t nodes of the largest tree, N nodes of all trees, D decisions, A allowed tokens of all of
-them together, U distinct allowed tokens, d model width, n passages of all rescored hops together.
-
-The module holds no index: allowed tokens and targets come with the batch.
+Legend: b chains, t nodes of the largest tree, N nodes of all trees, D decisions, A allowed tokens of all
+of them together, U distinct allowed tokens, d model width, n passages of all rescored hops together.
 """
 
 from __future__ import annotations
@@ -82,7 +80,6 @@ class RetrieveChains(GeneratorModule):
             self.model.get_input_embeddings().requires_grad_(False)
 
     def setup(self, stage: str) -> None:
-        """Refuse options that cannot work (in the constructor, jsonargparse would hide the error)."""
         super().setup(stage)
         if self.loss != "allowed":
             raise ConfigError(
@@ -139,7 +136,6 @@ class RetrieveChains(GeneratorModule):
             self.model.train(training)
 
     def batch_loss(self, batch: Any) -> Tensor:
-        """The loss of a batch of chains, a scalar in float32; among several processes :func:`weighed`."""
         inputs: TreeBatch | HopBatch = batch.read
         states = self._read_trees(inputs) if isinstance(inputs, TreeBatch) else self._read_hops(inputs)
         scores = taken_scores(self._head, states[batch.decisions.states], batch.decisions)
@@ -204,13 +200,8 @@ class RetrieveChains(GeneratorModule):
 def taken_scores(head: Head, hidden: Tensor, decisions: DecisionTensors) -> Tensor:
     """``[A]`` log-probability of each allowed token among the allowed tokens of its decision.
 
-    With a prior, it is the log-probability under the product of model and prior. One matrix product gives the
-    logits of all U tokens that any decision allows.
-
-    Args:
-        head: The model's output head.
-        hidden: ``[D, d]`` inputs of the head.
-        decisions: The decisions with their allowed tokens.
+    With a prior, it is that under the product of model and prior. ``hidden [D, d]`` are inputs of the
+    head. One matrix product gives the logits of all U tokens that any decision allows.
     """
     if not len(hidden):
         return hidden.sum(-1)
@@ -226,12 +217,7 @@ def margin_loss(scores: Tensor, decisions: DecisionTensors, margin: float) -> Te
     """Sum over pairs of right and wrong passage of ``max(0, margin - log P(right) + log P(wrong))``.
 
     The margin-based loss of learning to rank in generative retrieval (LTRGR, arXiv 2306.15222), with the
-    ``renormalized`` log-probability as the score.
-
-    Args:
-        scores: ``[A]`` log-probability of each allowed token.
-        decisions: The pairs, and the tokens that each path took.
-        margin: The margin in nats.
+    ``renormalized`` log-probability as the score. ``scores [A]``: log-probability of each allowed token.
     """
     passages = scores.new_zeros(decisions.paths).index_add(0, decisions.takers, scores[decisions.taken])
     gap: Tensor = passages[decisions.right] - passages[decisions.wrong]
@@ -241,16 +227,13 @@ def margin_loss(scores: Tensor, decisions: DecisionTensors, margin: float) -> Te
 def rescore_loss(odds: Tensor, rescored: Rescored) -> Tensor:
     """Mean over hops of a listwise loss, a scalar; 0 where nothing was rescored.
 
-    As in rerankers that learn from a retriever's mistakes (localized contrastive estimation, Gao et al. 2021,
-    arXiv 2101.08751), with the log-odds a(x) of :mod:`grls.models.head` and the right passages G of a hop,
+    As in rerankers that learn from a retriever's mistakes (localized contrastive estimation, Gao et al.
+    2021, arXiv 2101.08751), with the log-odds a(x) of :mod:`grls.models.head` (``odds [n]``) and the
+    right passages G of a hop,
 
         loss  =  - mean over x in G of log [ exp a(x) / sum over all y of exp a(y) ].
 
     Where chains learn to end, DONE is one of the passages, and right when no other passage is left.
-
-    Args:
-        odds: ``[n]`` log-odds of the passages.
-        rescored: The passages.
     """
     if not len(odds):
         return odds.sum()

@@ -1,9 +1,9 @@
 """Trains a generator beside a prior, as it will be decoded.
 
 The prior's gain of each allowed token is added to the generator's logit, and the loss is taken over the
-softmax of the sum: a product of experts (Hinton 2002) of which one is fixed. So the generator need not learn
-what a bi-encoder or BM25 knows; it learns where they are wrong. Decode it with the same prior, weight and
-temperature (``grls index hybrid … --options.normalized true``).
+softmax of the sum: a product of experts (Hinton 2002) of which one is fixed. So the generator need not
+learn what a bi-encoder or BM25 knows; it learns where they are wrong. Decode it with the same prior,
+weight and temperature (``grls index hybrid … --options.normalized true``).
 """
 
 from __future__ import annotations
@@ -77,12 +77,10 @@ class LearnBeside:
 
 
 class OpenPriors(NamedTuple):
-    """Open priors with their weights.
+    """Open priors with weights and temperatures.
 
-    Attributes:
-        weighed: The priors with weights and temperatures.
-        done_share: Log-probability of DONE in priors that do not know DONE (nats).
-        spans: The spans that the generator writes; None: it writes passages from their beginning.
+    ``done_share``: log-probability of DONE in priors that do not know DONE (nats). ``spans``: what the
+    generator writes; None: passages from their beginning.
     """
 
     weighed: tuple[WeightedSource, ...]
@@ -91,7 +89,6 @@ class OpenPriors(NamedTuple):
     spans: Spans | None
 
     def beside(self, generator: GenerativeRetriever) -> HybridRetriever:
-        """The generator with its priors."""
         return HybridRetriever(generator, self.weighed, self.done_share, normalized=True)
 
     def gains(self, index: ConstraintIndex, hops: Sequence[HopExample]) -> Gains:

@@ -1,10 +1,8 @@
 """Shared parts of all trainings.
 
 ``examples`` holds the form of a training pair, and the gold chains of queries. ``collate`` makes tensors;
-``datamodule`` orders examples and resumes mid-epoch. ``module`` is the base of the LightningModules, with the
-loss over the tokens that the index allows, and the states of a frozen encoder. ``checkpoints`` keeps
-checkpoints whole, and says what a resumed run must have in common. ``trainer`` is Lightning's; it ends a
-training whose numbers are not finite, and returns freed memory to the system. ``clock`` counts steps and
-time, ends a trainer whose time is up, and reports progress without a terminal. ``processes`` takes means over
-the examples of all processes, and divides a model among them.
+``datamodule`` orders examples and resumes mid-epoch. ``module`` is the base of the LightningModules, with
+the loss over the tokens that the index allows. ``checkpoints`` keeps checkpoints whole, and says what a
+resumed run must have in common. ``trainer`` is Lightning's, with callbacks; ``clock`` counts steps and
+time. ``processes`` takes means over the examples of all processes, and divides a model among them.
 """

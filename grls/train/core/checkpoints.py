@@ -1,8 +1,8 @@
 """Checkpoints that a full disk or a kill cannot destroy.
 
-Lightning writes to the system's temporary folder and moves the file. Across file systems the move is a copy
-over the last good checkpoint. Here the new checkpoint is written beside the old one and renamed, and a
-checkpoint that is read is compared with its checksums.
+Lightning writes to the system's temporary folder and moves the file, which may be a copy over the last
+good checkpoint. Here the new one is written beside the old one and renamed, and is compared with its
+checksums when it is read.
 """
 
 from __future__ import annotations
@@ -109,7 +109,6 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
     ) -> None:
-        """Write a checkpoint; ``path`` holds the earlier one until the new one is complete."""
         with atomic_path(path) as temporary:
             try:
                 torch.save(checkpoint, temporary)
@@ -138,16 +137,13 @@ class BestCheckpoint(ModelCheckpoint):
         """That of the best checkpoint; lower is better."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Lightning's state, and the finer measure of the best checkpoint."""
         return {**super().state_dict(), "finer": self._value}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the state."""
         super().load_state_dict(state_dict)
         self._value = state_dict["finer"]
 
     def check_monitor_top_k(self, trainer: L.Trainer, current: Tensor | None = None) -> bool:
-        """Whether the current weights become the best checkpoint."""
         finer = trainer.callback_metrics.get(self._finer)
         value = None if finer is None else self._sign * float(finer)
         better = super().check_monitor_top_k(trainer, current)
@@ -159,7 +155,7 @@ class BestCheckpoint(ModelCheckpoint):
 
 
 def kept_checkpoint(trainer: L.Trainer) -> Path | None:
-    """The last checkpoint to resume from (written by callbacks without a metric); None: none yet."""
+    """The last checkpoint to resume from (written by callbacks without a metric), if there is one."""
     files = [
         Path(str(callback.dirpath)) / f"{callback.filename}.ckpt"
         for callback in trainer.checkpoint_callbacks
@@ -169,15 +165,14 @@ def kept_checkpoint(trainer: L.Trainer) -> Path | None:
 
 
 def last_checkpoint(output: str | Path) -> Path:
-    """The checkpoint from which ``--resume`` resumes a run with this output folder."""
     return Path(output) / "checkpoints" / "last.ckpt"
 
 
 def refuse_unfinished(output: str, warn: bool = True, model: str = "config.json") -> None:
     """Refuse to begin a new run in the output folder of an unfinished one.
 
-    An unfinished run has a checkpoint to resume from and no later model. For a finished run this only warns
-    that its model will be replaced. ``model`` is a file that every finished model has.
+    That has a checkpoint to resume from and no later model. For a finished run this only warns. ``model``
+    is a file that every finished model has.
     """
     requeued = list(Path(output).glob("hpc_ckpt_*.ckpt"))
     if requeued and SLURMEnvironment.detect():  # Lightning resumes from it, but only in a SLURM job
@@ -211,17 +206,11 @@ def _flat(options: Any, name: str = "") -> dict[str, Any]:
 def check_checkpoint(
     path: str, output: str | None = None, shards: bool = False, option: str = "trainer.strategy"
 ) -> Any:
-    """The content of a checkpoint to resume from; of a sharded one without the shards.
+    """The content of a checkpoint to resume from; of a sharded one (a folder) without the shards.
 
-    Args:
-        path: A file, or one of Lightning's keywords (``last``, ``best``, …); the file of a keyword is checked
-            where it is in the output folder.
-        output: The output folder, for keywords.
-        shards: The run shards its weights; its checkpoints are folders.
-        option: The option that says so.
-
-    Returns:
-        None for a keyword whose file is not there.
+    ``path`` is a file, or one of Lightning's keywords (``last``, ``best``, …): then its file in the folder
+    ``output`` is read, and None is returned if it is not there. ``shards``: the run shards its weights, as
+    ``option`` says.
     """
     if Path(path).is_dir() != shards and Path(path).exists():
         here, there = ("is not", "leave the option out") if shards else ("is", f"{Option(option, 'fsdp')}")

@@ -1,7 +1,6 @@
 """The time of a training: its limit in seconds, and a report of every step.
 
-A training counts its steps here and asks whether its time is up. The module does not know what is
-trained, and loads nothing of Lightning.
+It loads nothing of Lightning.
 """
 
 from __future__ import annotations
@@ -42,10 +41,9 @@ class TrainingClock:
     """Counts the steps and the seconds of a training, from the moment it is made.
 
     Args:
-        stage: The training, for the reports.
         max_seconds: Longest time of the whole training, with reading of data, measurements on dev and
             checkpoints; None: no limit. At least one step is made.
-        meter: Called with every step; None: no reports.
+        meter: Called with every step.
         now: The time in seconds.
     """
 
@@ -73,16 +71,10 @@ class TrainingClock:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the training began."""
         return self._now() - self._begun
 
     def start(self, step: int, of: int | None) -> None:
-        """The first step begins.
-
-        Args:
-            step: Steps of the run that is resumed, else 0.
-            of: Steps of the whole training; None: unknown.
-        """
+        """The first step begins, after ``step`` steps of a resumed run; ``of``: all steps, if known."""
         self._before = self._step = step
         self._of = of
         self._steps_begun = self._now()
@@ -92,8 +84,8 @@ class TrainingClock:
     def stepped(self, step: int) -> bool:
         """A step has ended; returns whether the training has no time for another one.
 
-        Time is kept for one more measurement on dev: as long as the longest so far (longer by as much as the
-        last step was longer than the mean of all), and before the first one a tenth of the limit. The next
+        Time is kept for one more measurement on dev: as long as the longest so far (longer by as much as
+        the last step was longer than the mean), and before the first one a tenth of the limit. The next
         step is thought to take as long as the last one, or the mean of all if that is longer.
         """
         self._step = step

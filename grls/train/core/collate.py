@@ -3,8 +3,8 @@
 Legend: b examples of a batch, s longest input, t longest target, P positions with a choice, A allowed
 tokens of these positions together.
 
-Under the ``allowed`` loss a position with one allowed token has probability one and no loss. So targets are
-cut after the last position with a choice, which saves 60 % of the decoder's work on sentences.
+Under the ``allowed`` loss a position with one allowed token has probability one and no loss. So targets
+are cut after the last position with a choice, which saves 60 % of the decoder's work on sentences.
 """
 
 from __future__ import annotations
@@ -67,12 +67,9 @@ class Batch(NamedTuple):
 class Collator:
     """Pads examples into a batch.
 
-    A causal model reads the target after the input. A label stands where it is predicted, one position before
-    its token; input and padding have no label.
-
-    Args:
-        start_token: First token of the decoder; None for a causal model.
-        index: The constraint index for the ``allowed`` loss, of encoder-decoders alone; None: the full loss.
+    A causal model reads the target after the input. A label stands where it is predicted, one position
+    before its token; input and padding have none. ``start_token``: first token of the decoder; None for a
+    causal model. ``index``: for the ``allowed`` loss, of encoder-decoders alone; None: the full loss.
     """
 
     pad_token: int
@@ -80,7 +77,6 @@ class Collator:
     index: ConstraintIndex | None = None
 
     def __call__(self, examples: Sequence[Example]) -> Batch:
-        """Make one batch."""
         targets = [example.target for example in examples]
         choices = None
         if self.index is not None:
@@ -113,15 +109,10 @@ def pad(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:
 
 
 def allowed_choices(index: ConstraintIndex, targets: Sequence[Sequence[int]]) -> tuple[Choices, Ints]:
-    """Walk all targets through the index at once.
+    """Walk b targets (tokens of passages of the index) through the index at once.
 
-    Args:
-        index: The constraint index.
-        targets: b token sequences of passages of the index.
-
-    Returns:
-        The choices, with ``labels`` as (example, position) pairs ``[P, 2]`` until the width is known, and
-        the length of each target up to its last choice (at least 1), ``[b]``.
+    Returns the choices, with ``labels`` as (example, position) pairs ``[P, 2]`` until the width is known,
+    and the length of each target up to its last choice (at least 1), ``[b]``.
     """
     states = np.full(len(targets), index.start(), dtype=np.int64)
     lengths = np.ones(len(targets), dtype=np.int64)

@@ -35,12 +35,10 @@ _BATCH = "examples a batch"
 
 
 def digest(value: Any) -> str:
-    """SHA-256 of queries or judgements."""
     return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()
 
 
 def read_named_split(data: str, split: str, corpus: Corpus, option: str) -> tuple[list[Query], Qrels]:
-    """Queries and judgements of the split that an option names."""
     file = Path(data) / "qrels" / f"{split}.tsv"
     if not file.is_file():
         raise DataError(f"no such file; give another {option}.", file)
@@ -96,7 +94,6 @@ class FitData(L.LightningDataModule):
         self.sampler: LengthBucketedSampler | None = None
 
     def setup(self, stage: str) -> None:
-        """Read the data set and make the examples of train and dev."""
         if self._ready:
             return
         # Not in the constructor: jsonargparse would bury our error in one of its own.
@@ -139,7 +136,6 @@ class FitData(L.LightningDataModule):
         return loader
 
     def val_dataloader(self) -> DataLoader[Example]:
-        """Dev examples in file order."""
         return self._loader(self.dev_examples, False, self.dev_collator or self.collator)[0]
 
     def state_dict(self) -> dict[str, Any]:
@@ -154,7 +150,6 @@ class FitData(L.LightningDataModule):
         return {**sizes, _PRINTS: self._prints}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resume at the progress of a checkpoint."""
         for name, before in state_dict[_PRINTS].items():
             if self._prints.get(name, before) != before:
                 raise MismatchError(
@@ -176,7 +171,6 @@ class FitData(L.LightningDataModule):
 
     @property
     def examples_a_batch(self) -> int:
-        """Examples of a batch of all processes together."""
         together = 1 if self.trainer is None else int(self.trainer.world_size)
         return self.global_batch_size or self.batch_size * together
 
@@ -231,10 +225,10 @@ def copies_of_examples(examples: int, batch_size: int, batch: int, ranks: int) -
 class LengthBucketedSampler(Sampler[list[Draw]]):
     """Batches of similar length in random order, sharded over ranks.
 
-    The order of an epoch is a function of (seed, epoch) alone, so a resumed run only skips what it has seen.
-    The batches do not depend on the number of ranks: each rank gets a share of each batch. A rank for which a
-    last batch is too small takes the whole batch, as all ranks without a share do, so that the mean over the
-    examples of all ranks stays the same (all of them are there once, or all of them as often).
+    The order of an epoch is a function of (seed, epoch) alone, so a resumed run only skips what it has
+    seen. Each rank gets a share of each batch. A rank for which a last batch is too small takes the whole
+    batch, as all ranks without a share do, so that the mean over the examples of all ranks stays the
+    same.
 
     Args:
         lengths: The length of each example.
@@ -259,7 +253,6 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         return -(-len(self.lengths) // self.batch_size)
 
     def resume(self, epoch: int, batches: int) -> None:
-        """Start the next pass in ``epoch``, after its first ``batches`` batches."""
         self.epoch, self.skip = epoch, batches
 
     def __iter__(self) -> Iterator[list[Draw]]:

@@ -19,12 +19,10 @@ from grls.models.text_encoder import passage_text
 
 
 class Example(NamedTuple):
-    """One training pair.
+    """One training pair: model input and sequence to write (with its end token), as token ids.
 
-    Attributes:
-        source: Model input, token ids.
-        target: Sequence to write, token ids with the end token.
-        spans: First position, and position after the last one, of each quoted key in an interlaced target.
+    ``spans``: first position, and position after the last one, of each quoted key in an interlaced
+    target.
     """
 
     source: list[int]
@@ -70,7 +68,6 @@ def drawn_chain(chains: Sequence[Sequence[str]], shuffle: bool, seed: str) -> li
 def chain_passages(
     queries: Sequence[Query], chains: Sequence[Sequence[Sequence[str]]], corpus: Corpus
 ) -> dict[str, Passage]:
-    """Every passage in the chains of the queries, by its id."""
     users = {
         passage: query.id
         for query, proofs in zip(queries, chains, strict=True)

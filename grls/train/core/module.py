@@ -2,9 +2,8 @@
 
 Legend: b examples, s longest input, t target positions, d model width, V vocabulary.
 
-Two losses. ``full``: cross-entropy over the vocabulary, as in the paper (arXiv 2204.13596).
-``allowed``: cross-entropy over the tokens that the constraint index allows, the same distribution as in
-``renormalized`` scores at retrieval. The module holds no index: the allowed tokens come with the batch.
+The loss ``full`` is cross-entropy over the vocabulary, as in the paper (arXiv 2204.13596); ``allowed`` is
+that over the tokens that the constraint index allows, the distribution of ``renormalized`` scores.
 """
 
 from __future__ import annotations
@@ -50,14 +49,9 @@ _FUSED = ("cpu", "cuda")
 
 
 class TrainingModule(L.LightningModule):
-    """A model in training, whole or in shards.
+    """A model in training, whole or in shards; ``state`` is what checkpoints hold beside weights.
 
     Dropout is a function of (seed, batch number, rank): a resumed run repeats an uninterrupted one.
-
-    Args:
-        seed: The seed of dropout.
-        optimizer: ``adamw`` or ``adafactor``.
-        state: What checkpoints hold of the run beside weights.
     """
 
     model: Any
@@ -79,7 +73,6 @@ class TrainingModule(L.LightningModule):
         return strategy if isinstance(strategy, FullyShard) else None
 
     def configure_model(self) -> None:
-        """Shard the model, where the strategy does."""
         if self._sharding is not None and not self._whole:
             self._plain = (self.plain_copy(),) if is_first() else ()
             self._whole = (self._sharding.shard(self.model),)
@@ -112,7 +105,6 @@ class TrainingModule(L.LightningModule):
         self.model.train(training)
 
     def within(self, work: Callable[..., Tensor], *arguments: Any) -> Tensor:
-        """What ``work`` returns, within whole weights where they are sharded."""
         return self._whole[0](work, *arguments) if self._whole else work(*arguments)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
@@ -125,9 +117,7 @@ class TrainingModule(L.LightningModule):
     def optimizer_and_schedule(self, options: Any, steps: int | None = None) -> dict[str, Any]:
         """The optimizer of the weights that are trained, and its schedule, as Lightning takes them.
 
-        Args:
-            options: ``learning_rate``, ``schedule``, ``warmup`` and ``weight_decay``.
-            steps: All optimizer steps; None: as many as the trainer makes.
+        ``steps``: all optimizer steps; None: as many as the trainer makes.
         """
         parameters = [p for p in self.parameters() if p.requires_grad]
         rates = {"lr": options.learning_rate, "weight_decay": options.weight_decay}
@@ -155,11 +145,9 @@ class TrainingModule(L.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Write the state of the run, too."""
         checkpoint.update(settings=dict(self.state.settings), files=dict(self.state.files))
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse the checkpoint of another model."""
         remedy = f"resume with the options of that run, or begin a new run in another {Option('output')}."
         expected = self.state_dict()
         stored = checkpoint.get("state_dict", expected)  # of shards: compared where they are read
@@ -269,14 +257,12 @@ class GeneratorModule(TrainingModule):
         """None: the model is read again at the end, which needs no memory during the training."""
 
     def _load(self, generator: GeneratorSpec) -> Loaded:
-        """The model to start from, with all its markers."""
         loaded = generator.load()
         if self._closing_markers:
             add_markers(*loaded, CLOSING_MARKERS)
         return loaded
 
     def plain_model(self) -> Any:
-        """The model to save, as in :class:`TrainingModule`."""
         generator, rank = self._remade
         four_bit = is_four_bit(self.model)
         if not self._whole and not four_bit:
@@ -303,13 +289,11 @@ class GeneratorModule(TrainingModule):
             )
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """The loss of one batch; logs ``train_loss``."""
         loss = self.within(self.batch_loss, batch)
         self.log("train_loss", averaged(loss), prog_bar=True, batch_size=len(batch.labels))
         return loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Log ``dev_loss``."""
         loss = averaged(self.within(self.batch_loss, batch))
         times = self.trainer.datamodule.dev_copies(batch_idx)  # type: ignore[attr-defined]
         size = summed(len(batch.labels), loss.device) // times  # the same everywhere, as the loss is
@@ -339,24 +323,17 @@ class GeneratorModule(TrainingModule):
         return weighed(mean, len(batch.labels) + len(batch.choices.labels))
 
     def configure_optimizers(self) -> Any:
-        """The optimizer and its schedule, which advances every optimizer step."""
         return self.optimizer_and_schedule(self)
 
 
 def allowed_loss(head: Head, hidden: Tensor, labels: Tensor, choices: Choices) -> Tensor:
     """Cross-entropy over the allowed tokens, averaged over positions that have a choice.
 
-    For a position with allowed tokens C and target y the loss is
-    log(sum over c in C of exp(z_c)) - z_y, with z the model's logits: the negative logarithm of the
-    ``renormalized`` probability of y. One matrix product gives the logits of all U tokens that any position
-    allows, and a mask removes the others. Its backward pass is a matrix product too; gathering single logits
-    would need a scatter.
-
-    Args:
-        head: The model's output head.
-        hidden: ``[b, t, d]`` input of the head.
-        labels: ``[b, t]``.
-        choices: The allowed tokens; P positions after the first.
+    For a position with allowed tokens C and target y the loss is log(sum over c in C of exp(z_c)) - z_y,
+    with z the model's logits: the negative logarithm of the ``renormalized`` probability of y. One matrix
+    product gives the logits of all U tokens that any position allows, and a mask removes the others;
+    gathering single logits would need a scatter in the backward pass. ``hidden [b, t, d]`` is the input
+    of the head, ``labels [b, t]``.
     """
     examples = len(labels)
     rows = torch.cat((hidden[:, 0], hidden.flatten(0, 1)[choices.labels]))

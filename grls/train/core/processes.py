@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def launched() -> tuple[int, int] | None:
-    """Processes of this machine, and machines, that torchrun started; None: it did not start this process."""
+    """Processes of this machine, and machines, that torchrun started; None: it did not start this one."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return None
     devices = int(os.environ["LOCAL_WORLD_SIZE"])
@@ -48,7 +48,6 @@ def launched() -> tuple[int, int] | None:
 
 
 def is_first() -> bool:
-    """Whether this process is the one that writes files and prints."""
     if processes() > 1:
         return distributed.get_rank() == 0
     return launched() is None or int(os.environ["RANK"]) == 0
@@ -72,10 +71,10 @@ def only_training(output: str | Path) -> Iterator[None]:
 
 @contextmanager
 def leaving_no_group() -> Iterator[None]:
-    """The context of a training by Lightning: its variables of processes, and a group of one, end with it.
+    """The context of a training by Lightning: its variables of processes, and its group of one, end with it.
 
-    Else the next training of the process, and processes that are started later, would read them: a
-    bi-encoder's trainer would make a group of one, and a training on two processes wait for ever.
+    Else the next training would read them: a bi-encoder's trainer would make a group of one, and a training
+    on two processes wait for ever.
     """
     before, variables = _has_group(), {name: os.environ.get(name) for name in _VARIABLES}
     try:
@@ -102,11 +101,8 @@ def processes() -> int:
 def weighed(mean: Tensor, count: int) -> Tensor:
     """The mean of this process, such that the average over processes is the mean over all examples.
 
-    All processes must call it, in the same order.
-
-    Args:
-        mean: The mean m_r over the examples of this process, a scalar.
-        count: Their number c_r; 0 where the mean is 0 for want of examples.
+    ``mean`` is m_r, a scalar over ``count`` examples, c_r (0 where there are none). All processes must
+    call it, in the same order.
     """
     if processes() == 1:
         return mean
@@ -123,7 +119,6 @@ def averaged(value: Tensor) -> Tensor:
 
 
 def summed(count: int, device: torch.device) -> int:
-    """The sum of a count over all processes."""
     if processes() == 1:
         return count
     total = torch.tensor(count, dtype=torch.int64, device=device)
@@ -132,7 +127,6 @@ def summed(count: int, device: torch.device) -> int:
 
 
 def by_first(work: Callable[[], T]) -> T:
-    """Let the first process work, while the other processes wait for its result."""
     if processes() == 1:
         return work()
     outcome: list[Any] = [None, None]
@@ -152,13 +146,9 @@ def by_first(work: Callable[[], T]) -> T:
 
 
 def gathered(rows: Tensor) -> tuple[Tensor, int]:
-    """The rows of all processes, with gradients to all of them. Processes may have different numbers of rows.
+    """The rows of all processes, ``[C, …]``, with gradients to all, and the index of this one's first row.
 
-    Args:
-        rows: ``[c_r, …]`` the rows of this process.
-
-    Returns:
-        ``[C, …]`` the rows, those of the first process first, and the index of this process's first row.
+    Processes may have different numbers of rows.
     """
     if processes() == 1:
         return rows, 0
@@ -207,18 +197,15 @@ class Within(nn.Sequential):
     """A model whose weights are whole while a function runs."""
 
     def forward(self, work: Callable[..., Tensor], *arguments: Any) -> Tensor:
-        """What ``work`` returns."""
         return work(*arguments)
 
 
 class FullyShard(ModelParallelStrategy):
     """Shards weights, gradients and states of the optimizer over all processes (FSDP2 of torch).
 
-    A checkpoint is a folder to which each process writes its shards; a run resumes from it on any number of
-    processes. It holds pickles, as torch writes them, so do not share it.
-
-    Args:
-        cpu_offload: Keep the shards in main memory, and compute the steps of the optimizer there.
+    A checkpoint is a folder to which each process writes its shards; a run resumes from it on any number
+    of processes. It holds pickles, so do not share it. ``cpu_offload``: keep the shards in main memory,
+    and compute the steps of the optimizer there.
     """
 
     def __init__(self, cpu_offload: bool = False):
@@ -226,7 +213,6 @@ class FullyShard(ModelParallelStrategy):
         self.cpu_offload = cpu_offload
 
     def setup_environment(self) -> None:
-        """All processes share the data; none shares a layer with another."""
         self._data_parallel_size, self._tensor_parallel_size = self.num_nodes * self.num_processes, 1
         if self.root_device.type == "cpu":
             self.cpu_offload = False  # there is nowhere to offload from
@@ -252,7 +238,6 @@ class FullyShard(ModelParallelStrategy):
         return whole
 
     def model_to_device(self) -> None:
-        """Move what is not sharded; the shards are where they belong."""
         assert self.model is not None
         for buffer in self.model.buffers():
             buffer.data = buffer.data.to(self.root_device)
@@ -276,7 +261,6 @@ class FullyShard(ModelParallelStrategy):
     def load_checkpoint(
         self, checkpoint_path: str | Path, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """Read the shards, whatever number of processes wrote them."""
         path = Path(checkpoint_path)
         refuse_damaged_folder(path)
         assert self.model is not None
@@ -323,7 +307,7 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
 def whole_weights(model: nn.Module, whole: Within | None) -> Iterator[None]:
     """A context in which a sharded model can be used as any other, by each process on its own.
 
-    Each process needs memory for all weights. All processes enter and leave together. ``whole`` is what
+    Each process needs memory for all weights. All enter and leave together. ``whole`` is what
     :meth:`FullyShard.shard` returned; None: the model is not sharded.
     """
     parts: list[FSDPModule] = []
@@ -349,12 +333,10 @@ def gathered_weights(model: nn.Module) -> dict[str, Any]:
 
 
 def local(value: Tensor) -> Tensor:
-    """The shard of this process; a tensor that is not sharded as it is."""
     return value.to_local() if isinstance(value, DTensor) else value
 
 
 def refuse_damaged_folder(path: Path) -> None:
-    """Refuse a checkpoint folder that is incomplete or damaged."""
     if not all((path / name).is_file() for name in (META, ".metadata")):
         raise ConfigError(f"{path} is no checkpoint of a sharded run: give the last.ckpt of one.")
     try:
@@ -378,7 +360,7 @@ _UNREADABLE = (
 
 
 def damage(path: Path) -> str | None:
-    """The damage of a file written by ``torch.save``, in words; None: the file is whole.
+    """The damage of a file written by ``torch.save``, in words, if there is any.
 
     torch does not check what it reads. The file is a zip archive with a checksum of each part.
     """

@@ -1,8 +1,7 @@
 """Lightning's trainer as all trainings here use it, and the callbacks of all of them.
 
-The trainer takes its processes from torchrun and its precision from the processor. Callbacks end a training
-whose numbers are not finite or whose time is up, report progress without a terminal, and return freed memory
-to the system. The module does not know what is trained.
+It takes its processes from torchrun and its precision from the processor. Callbacks end a training whose
+numbers are not finite or whose time is up, report progress without a terminal, and return freed memory.
 """
 
 from __future__ import annotations
@@ -41,9 +40,8 @@ SHARDED = ("fsdp", "fsdp_cpu_offload")
 class _Epochs(_FitLoop):
     """Lightning's loop, resumed correctly at the end of an epoch with ``max_steps``.
 
-    Lightning (2.6) assumes that every run with ``max_steps`` stopped within an epoch. Resumed at the end of
-    one, it trains one more step in that epoch and counts it twice. Resumed again, it ends at once, as if the
-    training were complete.
+    Lightning (2.6) assumes that every run with ``max_steps`` stopped within an epoch. Resumed at the end
+    of one, it trains one more step in that epoch and counts it twice; resumed again, it ends at once.
     """
 
     def _iteration_based_training(self) -> bool:
@@ -84,12 +82,8 @@ class Trainer(L.Trainer):
 class EncoderTrainer(Trainer):
     """The trainer of a bi-encoder or a reranker, on one process or on those of torchrun.
 
-    Args:
-        precision: ``float32``, ``bfloat16`` (mixed) or ``auto``.
-        strategy: ``ddp``, ``fsdp`` or ``fsdp_cpu_offload``.
-        unused: Some weights have no gradient, which ``ddp`` must know.
-        callbacks: Callbacks beside those of all trainings.
-        kwargs: The other options of Lightning's trainer.
+    ``unused``: some weights have no gradient, which ``ddp`` must know. ``strategy``: ``ddp``, ``fsdp`` or
+    ``fsdp_cpu_offload``.
     """
 
     precise = Option("fit.precision", "float32", "auto")
@@ -133,14 +127,12 @@ class GiveBackFreed(L.Callback):
     """Returns freed memory to the system every 50 batches, where the model is on a CPU.
 
     Inputs differ in length, so glibc's heap is soon full of holes that are too small for the next tensor.
-    A fixed ``MALLOC_MMAP_THRESHOLD_`` keeps it small as well, but the system clears the memory of every large
-    tensor, and a step takes a quarter longer.
+    A fixed ``MALLOC_MMAP_THRESHOLD_`` helps, too, but a step takes a quarter longer.
     """
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Return memory after a batch, when its tensors are free."""
         batches = trainer.fit_loop.epoch_loop.total_batch_idx + 1
         if pl_module.device.type == "cpu" and batches % STEPS == 0:
             give_back_freed()
@@ -156,7 +148,7 @@ LEARNING_RATE = f"{Option('fit.learning_rate')}"
 
 
 def spoiled(weights: Mapping[str, Any]) -> str | None:
-    """The name of the first weights that are not finite; None: all are finite."""
+    """The name of the first weights that are not finite, if any."""
     for name, value in weights.items():
         if not isinstance(value, Tensor) or not value.is_floating_point():
             continue
@@ -166,11 +158,11 @@ def spoiled(weights: Mapping[str, Any]) -> str | None:
 
 
 class RefuseNaN(L.Callback):
-    """Ends a training at the step whose loss, gradient or weights are not finite, on all processes together.
+    """Ends a training, on all processes, at the step whose loss, gradient or weights are not finite.
 
-    One such step spoils every weight, and the next checkpoint would replace the last good one.
-    A gradient is checked together with the next loss, or before dev is measured or a checkpoint written, so
-    that a GPU does not wait. With scaled gradients (float16) an infinite gradient only skips a step.
+    One such step spoils every weight, and the next checkpoint would replace the last good one. A gradient is
+    checked with the next loss, or before dev is measured or a checkpoint written, so that a GPU does not
+    wait. With scaled gradients (float16) an infinite gradient only skips a step.
     """
 
     def __init__(self, remedy: str = GENERATOR):
@@ -179,13 +171,11 @@ class RefuseNaN(L.Callback):
         self._step = 0
 
     def on_before_backward(self, trainer: L.Trainer, pl_module: L.LightningModule, loss: Tensor) -> None:
-        """Check the loss of a step, and the gradient of the step before."""
         self._look(trainer, pl_module, loss=loss)
 
     def on_before_optimizer_step(
         self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: torch.optim.Optimizer
     ) -> None:
-        """Measure the gradient."""
         if getattr(trainer.precision_plugin, "scaler", None) is None:
             gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
             norm = torch.nn.utils.get_total_norm(gradients) if gradients else None
@@ -193,13 +183,11 @@ class RefuseNaN(L.Callback):
             self._step = trainer.global_step + 1
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Check the last gradient."""
         self._look(trainer, pl_module)
 
     def on_save_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Check the last gradient and the weights, before an earlier checkpoint is replaced."""
         trained = {name for name, _ in pl_module.named_parameters()}
         weights = {name: value for name, value in checkpoint["state_dict"].items() if name in trained}
         self._look(trainer, pl_module, broken=spoiled(weights))
@@ -241,9 +229,7 @@ class TimeLimit(L.Callback):
     """Counts the steps of a Lightning trainer on a clock, and ends it when its time is up.
 
     It ends as it would after its last step: dev is measured once more, and the best weights are kept.
-
-    Args:
-        steps: Optimizer steps of the whole training; None: as many as the trainer makes.
+    ``steps``: those of the whole training; None: as many as the trainer makes.
     """
 
     def __init__(self, clock: TrainingClock, steps: int | None = None):
@@ -253,7 +239,6 @@ class TimeLimit(L.Callback):
         self._measuring = ExitStack()
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Start the count, at the step of a resumed run."""
         steps = trainer.estimated_stepping_batches if self.steps is None else self.steps
         self._step = trainer.global_step
         self.clock.start(self._step, int(steps) if math.isfinite(steps) and steps > 0 else None)
@@ -263,7 +248,6 @@ class TimeLimit(L.Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Count an optimizer step; all processes end together."""
         if trainer.global_step == self._step:  # gradients are accumulated
             return
         self._step = trainer.global_step
@@ -286,11 +270,9 @@ class TimeLimit(L.Callback):
                 callback._every_n_epochs = 1
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The measurement on dev begins."""
         self._measuring.enter_context(self.clock.measuring())
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The measurement on dev ends."""
         self._measuring.close()
 
 
@@ -307,7 +289,6 @@ class TrainingLines(L.Callback):
         self._progress: Progress | None = None
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Start the count, at the step of a resumed run."""
         total = trainer.estimated_stepping_batches
         steps = int(total) if math.isfinite(total) and total > 0 else None
         shown = trainer.is_global_zero and not (sys.stderr is not None and sys.stderr.isatty())
@@ -330,11 +311,9 @@ class TrainingLines(L.Callback):
     def on_exception(
         self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
     ) -> None:
-        """Close after an error."""
         self.teardown(trainer, pl_module, "fit")
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Close at the end of the training."""
         if self._progress is not None:
             self._progress.close()
             self._progress = None

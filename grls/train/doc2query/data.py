@@ -1,7 +1,6 @@
 """The LightningDataModule of the query generator: gold passages -> query.
 
-The generator learns from the training pairs, and later writes pseudo-queries for other passages
-(:mod:`grls.train.doc2query.generate`). The best model is the one with the lowest loss on dev.
+The best model is the one with the lowest loss on dev.
 """
 
 from __future__ import annotations
@@ -63,7 +62,6 @@ class QueryData(FitData):
         super().setup(stage)
 
     def read(self, module: Any) -> None:
-        """Read the data set and make the examples."""
         if module.loss != "full":
             raise ConfigError("a query is free text without a constraint index: take loss `full`.")
         tokenizer = module.tokenizer
@@ -89,14 +87,10 @@ class QueryData(FitData):
 class QueryExamples:
     """Passages -> query.
 
-    There is an example for each gold passage of a query. With the form ``one`` it reads that passage; with
-    ``some``, example n reads n passages of the chain, drawn anew each epoch, in the order of the chain. With
-    ``all``, a query is one example, which reads the whole chain. Queries that are too long are left out and
-    counted in a warning.
-
-    Args:
-        prompt: Makes input and output of the generator.
-        split: Name of the split, for messages.
+    There is an example for each gold passage of a query. With the form ``one`` it reads that passage;
+    with ``some``, example n reads n passages of the chain, drawn anew each epoch, in the order of the
+    chain. With ``all``, a query is one example, which reads the whole chain. Queries that are too long
+    are left out and counted in a warning, which names the ``split``.
     """
 
     def __init__(

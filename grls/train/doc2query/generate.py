@@ -1,9 +1,9 @@
 """Writes pseudo-queries for passages, or chains of passages, with a trained query generator.
 
 A chain begins with its passage and continues, hop by hop, with a neighbour of the last passage. So a
-pseudo-query of several hops has evidence in the order of retrieval (as the authors of arXiv 2204.13596 later
-proposed for memorising hops). Each query is drawn with its own seed: the query of a passage does not depend
-on the other queries of a run (except for rounding in padded batches).
+pseudo-query of several hops has evidence in the order of retrieval (as the authors of arXiv 2204.13596
+later proposed). Each query is drawn with its own seed: it does not depend on the other queries of a run
+(except for rounding in padded batches).
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class QueryForm(NamedTuple):
             them.
         passage_tokens: Longest passage in tokens; longer passages are cut.
         query_tokens: Longest query in tokens, without the end token.
-        plain: Whether the passage alone is read, as other encoder-decoders do that write queries (doc2query,
-            Nogueira et al. 2019, arXiv 1904.08375).
+        plain: Whether the passage alone is read, as other encoder-decoders do that write queries
+            (doc2query, Nogueira et al. 2019, arXiv 1904.08375).
     """
 
     passages: PassagesRead = "one"
@@ -99,10 +99,6 @@ class QueryPrompt:
     """Token ids of a query generator's input and output, the same in training and generation.
 
     The input is a line ``passage: …`` for each passage, then ``query:``; the output is the query.
-
-    Args:
-        tokenizer: The tokenizer of the model, with an end token.
-        form: Length limits.
     """
 
     def __init__(self, tokenizer: Any, causal: bool, form: QueryForm):
@@ -114,7 +110,6 @@ class QueryPrompt:
         self._line, self._ask = self._ids(["\n", "query:"])
 
     def passages(self, passages: Sequence[Passage]) -> list[list[int]]:
-        """Token ids of each passage, cut to the length limit."""
         if self.form.plain:
             texts = [f"{p.title} {p.text}".strip() for p in passages]
         else:
@@ -142,11 +137,9 @@ class QueryPrompt:
 
 
 class Task(NamedTuple):
-    """A query to be written.
+    """A query to be written: the passages of its evidence, by number, in order.
 
-    Attributes:
-        chain: Passage numbers of its evidence, in order.
-        draw: Number of the query among the queries of the passage, from 0.
+    ``draw``: its number among the queries of the passage, from 0.
     """
 
     chain: tuple[int, ...]
@@ -183,8 +176,6 @@ def tasks(numbers: Sequence[int], links: Neighbours | None, drawing: Drawing) ->
 
 
 class QueryWriter(NamedTuple):
-    """Writes the queries of tasks."""
-
     writer: TextWriter
     prompt: QueryPrompt
     corpus: Corpus
@@ -196,7 +187,6 @@ class QueryWriter(NamedTuple):
         """A record of each task: ``chain`` (passage ids), ``draw``, ``text``, ``ended`` (not cut off).
 
         A chain that is too long for the model has no text; its record has the reason under ``failed``.
-        ``decided`` is called with the number of queries that a batch has finished.
         """
         chains = [self.corpus.passages(task.chain) for task in batch]
         evidence = [chain[:1] if self.drawing.reads == "first" else chain for chain in chains]
@@ -236,12 +226,9 @@ _WRITTEN = "written.jsonl"
 
 
 class OpenedQueries(NamedTuple):
-    """A run's query generator, corpus and tasks.
+    """A run's query generator, corpus and tasks, of which ``portion`` are written together.
 
-    Attributes:
-        tasks: The queries to write, in order.
-        origin: The fingerprints and options that the queries depend on.
-        portion: Queries that are written together.
+    ``origin``: the fingerprints and options that the queries depend on.
     """
 
     corpus: Corpus
@@ -251,17 +238,13 @@ class OpenedQueries(NamedTuple):
     portion: int
 
     def write(self, first: int, end: int, file: GrowingFile, report: Callable[[int], object] | None) -> None:
-        """Write a range of the queries to a file, a portion at a time."""
         for start in range(first, end, self.portion):
             file.add(self.writer.write(self.tasks[start : min(start + self.portion, end)], report))
 
 
 @dataclass(frozen=True)
 class QueryWork:
-    """The options of `grls prepare pseudo-queries` that the queries depend on.
-
-    The attributes are named like the options.
-    """
+    """The options of `grls prepare pseudo-queries` that the queries depend on, by their names."""
 
     data: str
     model: str
@@ -273,7 +256,6 @@ class QueryWork:
     precision: Numbers
 
     def opened(self) -> OpenedQueries:
-        """Read the corpus, and open the query generator."""
         corpus = Corpus.read(self.data)
         form = QueryForm.read(self.model)
         drawing = replace(self.draw, reads=self.draw.reads or ("first" if form.passages == "one" else "all"))
@@ -352,13 +334,7 @@ _BATCH = 256
 
 
 class Sifted(NamedTuple):
-    """Filtered pseudo-queries.
-
-    Attributes:
-        queries: The queries that are left, with evidence, in order.
-        dropped: Number of dropped queries by reason.
-        searched: Number of queries that were searched for.
-    """
+    """Pseudo-queries that are left, in order, how many were dropped for which reason, and searched for."""
 
     queries: list[Query]
     dropped: Counter[str]
@@ -378,10 +354,9 @@ def sift(
 ) -> Sifted:
     """Drop records without a usable query, then queries that do not lead back to their passage.
 
-    Such a query is answered by another passage or by none, or is too vague to learn from. A query leads back
-    if the first passage of its chain is among its k best passages; later passages are retrieved from the
-    earlier ones. A copy with the same title and text counts as the passage. Without a retriever every query
-    leads back.
+    Such a query is answered by another passage or by none, or is too vague to learn from. A query leads
+    back if the first passage of its chain, or a copy with the same title and text, is among its k best.
+    Without a retriever every query leads back.
     """
     check_counts(k=k)
     dropped: Counter[str] = Counter()

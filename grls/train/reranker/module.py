@@ -42,12 +42,9 @@ WRONG = -20.0
 class RerankHops(Sequence[RerankExample]):
     """The hops of queries as examples, without DONE; number n + e * length is hop n as it is in epoch e.
 
-    They are those of :class:`grls.train.biencoder.examples.BiEncoderExamples`. Only the right passage makes
-    the hop likely, so the loss is the listwise one of localized contrastive estimation (Gao et al. 2021,
-    arXiv 2101.08751).
-
-    Attributes:
-        negatives_fingerprint: The fingerprint of the rankings for hard negatives.
+    They are those of :class:`grls.train.biencoder.examples.BiEncoderExamples`. Only the right passage
+    makes the hop likely, so the loss is the listwise one of localized contrastive estimation (Gao et al.
+    2021, arXiv 2101.08751).
     """
 
     def __init__(
@@ -70,7 +67,6 @@ class RerankHops(Sequence[RerankExample]):
         return (self[number] for number in range(len(self)))
 
     def __getitem__(self, number: int) -> RerankExample:  # type: ignore[override]
-        """The example, with the texts of its passages, the right one first."""
         epoch, hop = divmod(number, len(self))
         pair = self._pairs.draw(hop, epoch)
         scores = (0.0, *[WRONG] * (len(pair.passages) - 1))
@@ -89,7 +85,6 @@ class _Shares(torch.utils.data.BatchSampler):
     """The share of this process in each batch; the whole batch where it is too small for all processes."""
 
     def copies(self, batch: int) -> int:
-        """How often each example of a batch is there."""
         return copies_of_examples(len(self.sampler), self.batch_size, batch, processes())  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -101,16 +96,13 @@ class _Shares(torch.utils.data.BatchSampler):
 class _Shuffled(torch.utils.data.Sampler[int]):
     """A new order each epoch, a function of seed and epoch alone.
 
-    Args:
-        count: Number of examples.
-        anew: Example n is another one in each epoch e, with the number n + e * ``count``.
+    ``anew``: example n is another one in each epoch e, with the number n + e * ``count``.
     """
 
     def __init__(self, count: int, seed: int, anew: bool = False):
         self._count, self._seed, self._epoch, self._anew = count, seed, 0, anew
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch that follows; Lightning calls it."""
         self._epoch = epoch
 
     def __len__(self) -> int:
@@ -125,36 +117,25 @@ class _Shuffled(torch.utils.data.Sampler[int]):
 def rerank_loss(values: Tensor, scores: Tensor) -> Tensor:
     """Equation 9 of arXiv 2302.00083 for one prefix x.
 
-    For candidates d_1 .. d_C and the likelihood p(y | [d_i; x]) of the stride y that follows, which the
-    examples hold,
+    For candidates d_1 .. d_C and the likelihood p(y | [d_i; x]) of the stride y that follows,
 
         loss = -log sum_i p_rank(d_i | x) p(y | [d_i; x]),    p_rank(d_i | x) = softmax_i f(x, d_i):
 
-    the likelihood of the text if the document were drawn by the reranker.
-
-    Args:
-        values: ``[C]`` the reranker's logits f.
-        scores: ``[C]`` log-probability (nats) of the stride after each candidate.
+    the likelihood of the text if the document were drawn by the reranker. ``values [C]`` are the
+    reranker's logits f, ``scores [C]`` the log-probabilities (nats) of the stride after each candidate.
     """
     return -(values.log_softmax(-1) + scores.to(values.device)).logsumexp(-1)
 
 
 def choice_gain(values: Tensor, scores: Tensor) -> Tensor:
-    """Gain (nats a stride) of the reranker's choice over the retriever's choice, the first candidate.
-
-    The arguments are those of :func:`rerank_loss`.
-    """
+    """Gain (nats a stride) of the reranker's choice over the retriever's choice, the first candidate."""
     return scores[int(values.argmax())] - scores[0]
 
 
 class RerankerModule(TrainingModule):
-    """The reranker, its loss, its optimizer.
+    """The reranker, its loss, its optimizer: AdamW, 10 % linear warm-up, then decay to zero.
 
-    Args:
-        reranker: The reranker to train.
-        corpus: The passages; None: examples are hops, with texts of passages in place of ids.
-        options: Of these, the learning rate is that of AdamW after 10 % linear warm-up; it decays to zero.
-        state: Settings and files of the run, for checkpoints.
+    Without ``corpus`` examples are hops, with texts of passages in place of ids.
     """
 
     def __init__(self, reranker: Reranker, corpus: Corpus | None, options: RerankerOptions, state: RunState):
@@ -172,7 +153,6 @@ class RerankerModule(TrainingModule):
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
     def training_step(self, batch: list[RerankExample], batch_idx: int) -> Tensor:
-        """The loss of one batch; logs ``train_loss``."""
         loss = weighed(self.within(self._losses, batch).mean(), len(batch))
         self.log("train_loss", averaged(loss), prog_bar=True, batch_size=len(batch))
         return loss
@@ -193,7 +173,6 @@ class RerankerModule(TrainingModule):
             self.log(name, averaged(weighed(mean, len(batch))), sync_dist=True, batch_size=size)
 
     def configure_optimizers(self) -> Any:
-        """AdamW and its schedule, which advances every optimizer step."""
         optimizer = torch.optim.AdamW(self.model.parameters(), lr=self._learning_rate)
         steps = int(self.trainer.estimated_stepping_batches)
         schedule = get_linear_schedule_with_warmup(optimizer, round(0.1 * steps), steps)
@@ -231,13 +210,10 @@ def fit_reranker(
     resume: bool = False,
     state: RunState = NO_STATE,
 ) -> float:
-    """Train, keep the epoch with the lowest dev loss, and write OUTPUT/model.
+    """Train, keep the epoch with the lowest dev loss, and write OUTPUT/model; returns that loss (nats).
 
     The reranker is trained in place. Without ``corpus``, examples hold texts of passages in place of ids;
     hops are drawn anew each epoch.
-
-    Returns:
-        The best dev loss (nats a stride).
     """
     if corpus is not None:
         ids = list(dict.fromkeys(name for example in [*train, *dev] for name in example.passages))

@@ -19,15 +19,10 @@ PREFIX = 64
 
 
 class RunExamples(NamedTuple):
-    """The examples of a run.
+    """The examples of a run; those of ``dev`` choose the best epoch.
 
-    Attributes:
-        train: The training examples.
-        dev: Examples that choose the best epoch.
-        files: Fingerprints of the files that they are made of.
-        settings: Options of their making, which a resumed run must have in common.
-        prefix_tokens: Tokens of a prefix.
-        evidence_words: See :class:`grls.answer.ralm.reranker.Reranker`.
+    A resumed run must have the same fingerprints of ``files`` and the same ``settings``.
+    ``prefix_tokens`` and ``evidence_words``: see :class:`grls.answer.ralm.reranker.Reranker`.
     """
 
     train: Sequence[RerankExample]

@@ -48,7 +48,6 @@ class QuoteRecall(L.Callback):
         self.limit = limit
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Refuse to monitor a metric that is not measured, before training begins."""
         at_least(1, "quotes.", limit=self.limit)
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         if isinstance(data, InterlacedData):

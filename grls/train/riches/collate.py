@@ -3,9 +3,9 @@
 Legend: b examples of a batch, s longest input, t longest row of labels, P positions within keys with a
 choice, A allowed tokens of these positions together.
 
-Under the ``allowed`` loss, the choices at a position within a key (and at its closing) are the tokens that
-the decoder allows there, and the position leaves the loss over the vocabulary. Keys that were quoted before
-in the same target stay allowed, though the decoder would bar them.
+Under the ``allowed`` loss, the choices at a position within a key (and at its closing) are the tokens
+that the decoder allows there, and the position leaves the loss over the vocabulary. Keys that were quoted
+before in the same target stay allowed, though the decoder would bar them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,7 @@ from grls.train.core.examples import Example
 
 
 class Constraint(NamedTuple):
-    """The constraint within a key.
-
-    Attributes:
-        keys: The keys that may be quoted.
-        closing: The first token of the closing marker.
-    """
+    """The keys that may be quoted, and the first token of the closing marker."""
 
     keys: KeyIndex
     closing: int
@@ -37,16 +32,11 @@ class Constraint(NamedTuple):
 
 @dataclass(frozen=True)
 class InterlacedCollator(Collator):
-    """Pads examples into a batch.
-
-    Args:
-        constraint: The constraint for the ``allowed`` loss; None for the full loss.
-    """
+    """Pads examples into a batch; without ``constraint`` for the full loss."""
 
     constraint: Constraint | None = None
 
     def __call__(self, examples: Sequence[Example]) -> Batch:
-        """Make one batch."""
         batch = super().__call__(examples)
         if self.constraint is None:
             return batch
@@ -60,14 +50,9 @@ class InterlacedCollator(Collator):
 
 
 def allowed_in_quotes(constraint: Constraint, quotes: Sequence[tuple[int, Sequence[int]]]) -> Choices:
-    """The allowed tokens at every position of quotes.
+    """The allowed tokens at every position of quotes with more than one; ``first`` is empty.
 
-    Args:
-        constraint: The keys.
-        quotes: Start in the flattened labels, and tokens, of each quote.
-
-    Returns:
-        The positions with more than one allowed token; ``first`` is empty.
+    ``quotes``: start in the flattened labels, and tokens, of each quote.
     """
     index, closing = constraint
     states = np.tile(index.start(), (len(quotes), 1))

@@ -82,7 +82,6 @@ class InterlacedData(FitData):
         self.max_target_tokens = max_target_tokens
 
     def read(self, module: Any) -> None:
-        """Read the data set, index its keys and write the targets."""
         at_least(1, "data.", max_prompt_tokens=self.max_prompt_tokens)
         at_least(1, "data.", max_target_tokens=self.max_target_tokens)
         tokenizer = module.tokenizer
@@ -113,23 +112,14 @@ class InterlacedData(FitData):
         )  # fmt: skip
 
     def other_files(self) -> list[str]:
-        """The file of propositions."""
         return [] if self.key_options.propositions is None else [self.key_options.propositions]
 
 
 class InterlacedExamples:
     """Prompt -> interlaced target.
 
-    Examples that are too long are left out and counted in a warning; nothing is cut. Where the drawn order of
-    a chain makes its target too long, the order of the file is used.
-
-    Args:
-        prompts: Model input of each query.
-        targets: Writes the targets.
-        max_prompt_tokens: Longest model input.
-        max_target_tokens: Longest target, with the end token.
-        shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
-        split: Name of the split, for messages.
+    Examples that are too long are left out and counted in a warning; nothing is cut. Where the drawn
+    order of a chain makes its target too long, the order of the file is used.
     """
 
     def __init__(

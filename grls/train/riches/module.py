@@ -1,7 +1,4 @@
-"""The LightningModule of interlaced retrieval: any language model, causal or encoder-decoder.
-
-The module holds no index: the tokens allowed within keys come with the batch.
-"""
+"""The LightningModule of interlaced retrieval: any language model, causal or encoder-decoder."""
 
 from __future__ import annotations
 
@@ -47,7 +44,6 @@ class Interlace(GeneratorModule):
             self.model.get_input_embeddings().requires_grad_(False)
 
     def setup(self, stage: str) -> None:
-        """Refuse options that cannot work (in the constructor, jsonargparse would hide the error)."""
         super().setup(stage)
         self.refuse_other_logits()
 
@@ -70,15 +66,11 @@ def interlaced_loss(
 ) -> Tensor:
     """Cross-entropy over the vocabulary where there is a label, and over the allowed tokens within keys.
 
-    The head is applied only at these positions, since at V = 49,152 it is most of a small model's work. The
-    mean is over these positions; a position within a key with one allowed token is left out.
+    The head is applied only at these positions, since at V = 49,152 it is most of a small model's work.
+    The mean is over these positions; a position within a key with one allowed token is left out.
 
-    Args:
-        head: The model's output head.
-        hidden: ``[b, t, d]`` inputs of the head.
-        labels: ``[b, t]``.
-        choices: The allowed tokens of P positions within keys; None where ``labels`` holds these positions.
-        label_smoothing: Label smoothing of the loss over the vocabulary.
+    ``hidden [b, t, d]`` are inputs of the head, ``labels [b, t]``. ``choices``: the allowed tokens of P
+    positions within keys; None where ``labels`` holds these positions.
     """
     rows, flat_labels = hidden.flatten(0, 1), labels.flatten()
     free = flat_labels != IGNORED

@@ -68,7 +68,6 @@ class ConstrainedRecall(L.Callback):
         )
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Refuse to monitor a metric that is not measured, before training begins."""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         if not isinstance(data, StageData):
             return
@@ -126,10 +125,7 @@ class ConstrainedRecall(L.Callback):
 
 
 def refuse_unmeasured(trainer: L.Trainer, measured: Sequence[str], hint: str) -> None:
-    """Refuse a checkpoint callback that monitors a metric which this run does not measure.
-
-    ``hint`` is the remedy.
-    """
+    """Refuse a checkpoint callback that monitors a metric which this run does not measure."""
     for callback in trainer.checkpoint_callbacks:
         monitor = getattr(callback, "monitor", None)
         if monitor is not None and monitor not in measured:
@@ -142,7 +138,6 @@ def refuse_unmeasured(trainer: L.Trainer, measured: Sequence[str], hint: str) ->
 def log_means(
     trainer: L.Trainer, pl_module: L.LightningModule, scores: Mapping[str, Sequence[float]]
 ) -> None:
-    """Log the mean of each score over all processes."""
     for name, values in scores.items():
         # The same type on every process: a process without inputs would send integers.
         sums = torch.tensor([sum(values), len(values)], dtype=torch.float32, device=pl_module.device)
@@ -151,12 +146,9 @@ def log_means(
 
 
 class SaveModel(L.Callback):
-    """Writes model and tokenizer of the best checkpoint as a folder for the next stage, at the end of fit.
+    """Writes model and tokenizer of the best checkpoint as a folder for the next stage, at the end.
 
     Warns where training went on after the last measurement on dev: no best checkpoint has those steps.
-
-    Args:
-        folder: Folder for the model; an earlier model in it is replaced.
     """
 
     def __init__(self, folder: str):
@@ -168,11 +160,9 @@ class SaveModel(L.Callback):
         return {"looked": self._looked}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the step."""
         self._looked = state_dict["looked"]
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Note the step."""
         if not trainer.sanity_checking:
             self._looked = trainer.global_step
 

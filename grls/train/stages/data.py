@@ -1,8 +1,4 @@
-"""LightningDataModules of the two stages.
-
-They read a data set folder, take the tokenizer from the LightningModule, and hold the constraint index. The
-validation callback retrieves ``dev_inputs``.
-"""
+"""LightningDataModules of the two stages. They hold the constraint index."""
 
 from __future__ import annotations
 
@@ -73,8 +69,8 @@ class Mixture:
     """The examples of a stage with other examples mixed in, so that the model forgets less.
 
     Each kind of example is an endless stream: all of its examples in a random order, then all again in
-    another one. An epoch takes its share from each stream, from where the epoch before stopped. So no example
-    comes twice before all have come once, and an epoch is a function of (seed, epoch) alone.
+    another one. An epoch takes its share from each stream, from where the epoch before stopped. So no
+    example comes twice before all have come once, and an epoch is a function of (seed, epoch) alone.
 
     Args:
         main: The examples of the stage; they get the share that the parts leave.
@@ -128,7 +124,6 @@ class Mixture:
         return self.lengths_in(0)
 
     def lengths_in(self, epoch: int) -> Sequence[int]:
-        """The lengths of the examples in an epoch."""
         lengths: list[int] = []
         for member, count in enumerate(self.counts(epoch)):
             turns, rows = np.divmod(np.arange(count) + self._start(epoch)[member], len(self.members[member]))
@@ -144,7 +139,6 @@ class Mixture:
         return self._starts[epoch]
 
     def _order(self, member: int, turn: int) -> Ints:
-        """The order of a stream's examples in its turn number ``turn``."""
         if (member, turn) not in self._orders:
             if len(self._orders) >= 8 * len(self.members):
                 self._orders.clear()
@@ -176,13 +170,9 @@ _NOTHING = Mix()
 
 
 class DevInput(NamedTuple):
-    """One input of the dev retrieval.
+    """One input of the dev retrieval (token ids), with the ids of its gold passages.
 
-    Attributes:
-        source: Model input, token ids.
-        gold: Ids of the gold passages.
-        query: The query, which priors read; None: the stage has no queries.
-        evidence: Numbers of the passages of the evidence, in order; they are not retrieved again.
+    ``query`` is for priors. ``evidence``: numbers of passages in order, which are not retrieved again.
     """
 
     source: list[int]
@@ -231,7 +221,6 @@ class StageData(FitData):
         self.truncate_queries = truncate_queries
 
     def read(self, module: Any) -> None:
-        """Read the data set, index the corpus and make the examples."""
         self.codec = Codec(module.tokenizer, self.limits, is_causal(module.model))
         self.corpus = Corpus.read(self.data)
         self.spans = self.make_spans()
@@ -241,7 +230,6 @@ class StageData(FitData):
         self.collator = self.collate(module)
 
     def collate(self, module: Any) -> Any:
-        """Make the collator."""
         if isinstance(module, RetrieveChains):
             raise ConfigError(
                 f"RetrieveChains does not train on {type(self).__name__}: set {Option('data')} "
@@ -276,7 +264,6 @@ class StageData(FitData):
         """The inputs of single-step retrieval on dev; empty where the stage writes no whole passages."""
 
     def dev_queries(self) -> tuple[list[Query], Qrels]:
-        """The queries of hop-by-hop retrieval on dev."""
         raise ConfigError(f"{type(self).__name__} has no dev queries: measure single-step recall instead.")
 
 
@@ -329,11 +316,10 @@ class MemoriseData(StageData):
         return examples, Chosen(examples, self._sample)
 
     def other_files(self) -> list[str]:
-        """The file of neighbours."""
         return [file for file in (self.reading.neighbours,) if file is not None]
 
     def dev_inputs(self) -> list[DevInput]:
-        """The model inputs of the sampled passages; the gold passage of each is the passage itself.
+        """The model inputs of the sampled passages, each its own gold passage.
 
         Empty under target ``rest``: the model does not write whole passages, so it cannot retrieve them.
         """
@@ -394,7 +380,6 @@ class RetrieveData(StageData):
         return self._mixed(self._retrieve_examples(*train)), self._retrieve_examples(*self._dev)
 
     def _mixed(self, main: Examples) -> Examples:
-        """The examples with others mixed in, if any are."""
         mix, parts = self.mix, list[tuple[Examples, Shares]]()
         if mix.pseudo is not None:
             queries = read_queries(mix.pseudo)
@@ -417,7 +402,6 @@ class RetrieveData(StageData):
         return Mixture(main, parts, epochs or 1, mix.size, self.seed)
 
     def other_files(self) -> list[str]:
-        """The files of the mix."""
         memorise = self.mix.memorise
         files = self.mix.pseudo, None if memorise is None else memorise.neighbours
         return [file for file in files if file is not None]
@@ -453,8 +437,6 @@ class RetrieveData(StageData):
 
 @dataclass(frozen=True)
 class Chosen:
-    """A subset of examples, by their numbers."""
-
     all: Examples
     numbers: Sequence[int]
 

@@ -56,11 +56,9 @@ class PassageInput:
 
     @property
     def kinds(self) -> tuple[Reads, ...]:
-        """``reads`` as a tuple."""
         return (self.reads,) if isinstance(self.reads, str) else tuple(self.reads)
 
     def check(self) -> None:
-        """Refuse options that cannot work."""
         unknown = set(self.kinds) - set(get_args(Reads))
         if unknown or not self.kinds:
             raise ConfigError(
@@ -80,18 +78,10 @@ class PassageInput:
 
 
 class MemoriseExamples:
-    """Stage one: the model reads the front of a passage, or another input, and writes the rest or the whole.
+    """Stage one: the model reads the front of a passage, or another input, and writes the rest or all.
 
-    A passage without a content word, or without a neighbour, is read by its front.
-
-    Args:
-        front: Share of a passage's tokens in its front.
-        unit: ``text``: the front is a share of the tokens; ``path``: the front of
-            ``subject; relation; object`` is subject and relation, and ``front`` has no effect.
-        target: ``whole``: the decoder writes the whole passage, as in retrieval; ``rest``: it writes the
-            passage without the front.
-        reading: The model input; None: the front.
-        seed: Seed of the draws of model inputs.
+    A passage without a content word, or without a neighbour, is read by its front. The arguments are options
+    of :class:`grls.train.stages.data.MemoriseData`.
     """
 
     def __init__(
@@ -157,7 +147,6 @@ class MemoriseExamples:
         return Example(self._source(number, epoch, row[:front]), target)
 
     def _source(self, number: int, epoch: int, front: list[int]) -> list[int]:
-        """The model input for passage ``number`` in ``epoch``; ``front`` is its front."""
         rng = random.Random(f"{self.seed}-{epoch}-{number}")
         kind = rng.choice(self.reading.kinds)
         tokens = front
@@ -205,7 +194,7 @@ def drawn_words(
     rng: random.Random,
     analyzer: Analyzer = _ENGLISH,
 ) -> list[str]:
-    """Draw content words of a passage without repetition, in proportion to weights; in the passage's order.
+    """Draw content words of a passage without repetition, in proportion to weights; in its order.
 
     Each word gets the key u^(1/w), with u uniform and w its weight; the ``count`` largest keys win
     (Efraimidis and Spirakis, 2006).
@@ -220,17 +209,11 @@ def drawn_words(
 class RetrieveExamples:
     """Stage two: query and evidence so far -> next gold passage, and DONE after the last one.
 
-    Gold passages come from ``evidence`` in its order; for a query without evidence they come from the qrels,
-    in an order drawn anew each epoch. The order is drawn as well where the metadata says that any order is
-    right (``any_order: true``). Where the metadata holds equally good proofs (``proofs``: lists of passage
-    ids), each epoch draws one.
-
-    Args:
-        multistep: Learn hop by hop; otherwise learn every gold passage from the query alone.
-        done: Learn DONE after the last hop (multi-step only).
-        shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
-        truncate: Cut queries that are too long instead of refusing them.
-        seed: Seed of the draws; a text keeps the draws of two collections of one run apart.
+    Gold passages come from ``evidence`` in its order; for a query without evidence they come from the
+    qrels, in an order drawn anew each epoch, as where the metadata says that any order is right
+    (``any_order: true``). Where the metadata holds equally good proofs (``proofs``: lists of passage
+    ids), each epoch draws one. The arguments are options of :class:`grls.train.stages.data.RetrieveData`;
+    a text as ``seed`` keeps the draws of two collections of one run apart.
     """
 
     def __init__(
