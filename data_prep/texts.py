@@ -171,19 +171,24 @@ def _part(name: str, shares: Sequence[float], seed: int) -> str:
     return "corpus"
 
 
-def _lines(text: str, words: int) -> Iterator[str]:
-    """Lines of at most ``words`` words; a longer line is cut into parts of nearly equal length."""
+def _lines(text: str, words: int) -> Iterator[tuple[int, str]]:
+    """Lines of at most ``words`` words with their places; a longer line is cut into nearly equal parts."""
+    start = 0
     for line in text.split("\n"):
         most = word_count(line)
         if most <= words:
-            yield line
-            continue
-        split, parts, cut = pieces(line), -(-most // words), [line]
-        while max(map(word_count, cut)) > words:
-            ends = [n * len(split) // parts for n in range(parts + 1)]
-            cut = ["".join(split[a:b]).strip() for a, b in pairwise(ends)]
-            parts += 1
-        yield from cut
+            yield start, line
+        else:
+            split, parts, cut, ends, at = pieces(line), -(-most // words), [line], [0], 0
+            while max(map(word_count, cut)) > words:
+                ends = [n * len(split) // parts for n in range(parts + 1)]
+                cut = ["".join(split[a:b]).strip() for a, b in pairwise(ends)]
+                parts += 1
+            for end, part in zip(ends, cut, strict=False):
+                at = max(at, line.find(split[end].strip(), at))
+                yield start + at, part
+                at += len(part)
+        start += len(line) + 1
 
 
 def _passages(name: str, text: str, words: int) -> Iterator[tuple[int, Passage]]:
@@ -192,10 +197,9 @@ def _passages(name: str, text: str, words: int) -> Iterator[tuple[int, Passage]]
     A longer line is cut between words.
     """
     held: list[str] = []
-    count = number = start = place = 0
-    for line in _lines(text, words):
+    count = number = start = 0
+    for place, line in _lines(text, words):
         length = word_count(line)
-        place = text.index(line, place)
         if held and count + length > words:
             yield start, Passage(f"{name}:{number}", "\n".join(held).strip("\n"), name)
             held, count, number = [], 0, number + 1
@@ -203,7 +207,6 @@ def _passages(name: str, text: str, words: int) -> Iterator[tuple[int, Passage]]
             start = start if held else place
             held.append(line)
             count += length
-        place += len(line)
     if count:
         yield start, Passage(f"{name}:{number}", "\n".join(held).strip("\n"), name)
 

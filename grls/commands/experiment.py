@@ -269,7 +269,7 @@ def _further_tables(
             yield growth_table(steps, measure)
         lacking = {
             "language": 'no query has translations in its metadata, as in "translations": {"de": "…"}.',
-            "alias": "no passage has a title.",
+            "alias": "no passage has a name.",
         }
         for kind in [kind for kind in kinds if kind in lacking]:
             if all(perturbed(query, kind, seed, corpus) is None for query in queries):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -307,14 +307,6 @@ class Corpus:
     def select(self, numbers: Sequence[int]) -> Corpus:
         """The passages with these numbers, in memory."""
         return Corpus(rows_in_memory(self.table, self._rows("select", numbers)), self.source)
-
-    def without_links(self, ids: Collection[str]) -> Corpus:
-        """The corpus without what the metadata field ``links`` of its passages says of these ids."""
-        entries = list(self.metadata())
-        linking = [entry for entry in entries if isinstance(entry.get("links"), list)]
-        for entry in linking:
-            entry["links"] = [name for name in entry["links"] if not isinstance(name, str) or name not in ids]
-        return Corpus.from_passages(list(self), self.source, entries) if linking else self
 
     @checked
     def write(self, path: str | Path) -> None:

@@ -2,7 +2,7 @@
 
 A passage is named by its title, as whole words, with or without what stands in brackets, what follows a
 comma, and an article before it. A passage without a title is named by the first words in capitals, by a
-single word if no such passage has it in small letters. A name of
+single word if no passage has it in small letters. A name of
 several words counts in any letter case, a name of one word only as it is written. In scripts without spaces
 each character is a word (:func:`~grls.data.words.plain_words`). Of names that overlap in a text, the first
 and longest counts: ``New York City``, not ``New York``.
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import shutil
 import unicodedata
@@ -44,6 +45,9 @@ from grls.data.types import Passage
 from grls.data.words import plain_words
 from grls.errors import DataError, GrlsError, Option
 from grls.io.files import atomic_folder, read_json, sha256, write_json
+from grls.io.progress import Progress, counted
+
+log = logging.getLogger(__name__)
 
 GIVEN = "links"
 """The metadata field with the ids of the passages that a passage links to."""
@@ -62,7 +66,7 @@ _PARTICLES = (
     "von|y|zu"
 )
 _SUBJECT = regex.compile(
-    rf"(?<!\w)\p{{Lu}}[\w'’.&-]*(?:(?:\s+(?:{_PARTICLES}))*\s+[\p{{Lu}}\p{{Nd}}][\w'’.&-]*)*"
+    rf"(?<!\w)\p{{Lu}}[\w'’.&-]*(?:(?:[^\S\n]+(?:{_PARTICLES}))*[^\S\n]+[\p{{Lu}}\p{{Nd}}][\w'’.&-]*)*"
 )
 """Words that begin with capitals, or numbers, and particles between them."""
 _BEGINNING = 200
@@ -231,13 +235,17 @@ def find_links(corpus: LinkedCorpus, fields: Sequence[str] = ()) -> Table:
     numbers: dict[str, int] = {}
     forms: dict[str, set[str]] = {}
     borne, bearers = array("i"), array("i")
-    untitled = (passage.text for passage in corpus if not passage.title)
-    common = {word for text in untitled for word in _WORDS.findall(text) if word.islower()}
+    common: set[str] = set()
+    if not all(passage.title for passage in corpus):
+        common = {word for passage in corpus for word in _WORDS.findall(passage.text) if word.islower()}
     for number, (passage, further) in enumerate(zip(corpus, _further(corpus, fields), strict=True)):
         own = dict[str, None]()
-        for name in chain.from_iterable(map(_names, (passage.title or _subject(passage.text), *further))):
+        first = _names(passage.title or _subject(passage.text))
+        if not passage.title:
+            first = [name for name in first if plain_words(name) not in common]
+        for name in chain(first, *map(_names, further)):
             flat = plain_words(name)
-            if len(flat.replace(" ", "").encode()) >= _LEAST and (passage.title or flat not in common):
+            if len(flat.replace(" ", "").encode()) >= _LEAST:
                 own[flat] = None
                 if " " not in flat:
                     forms.setdefault(flat, set()).add(name.strip())
@@ -251,12 +259,14 @@ def find_links(corpus: LinkedCorpus, fields: Sequence[str] = ()) -> Table:
     written: list[Collection[str]] = [forms.get(name, ()) for name in names]
     held, ends = array("i"), array("q", [0])
     finder = AhoCorasick([_spaced(name) for name in names], matchkind=MatchKind.LeftmostLongest)
-    for passage in corpus if names else ():
-        matches = finder.find_matches_as_indexes(_spaced(plain_words(passage.text)))
-        found = dict.fromkeys(name for name, *_ in matches)
-        writing = _Writing(passage.text)
-        held.extend(name for name in found if writing.holds(written[name]))
-        ends.append(len(held))
+    with Progress(len(corpus) if names else 0, "look for names in", "passages") as bar:
+        for passage in corpus if names else ():
+            matches = finder.find_matches_as_indexes(_spaced(plain_words(passage.text)))
+            found = dict.fromkeys(name for name, *_ in matches)
+            writing = _Writing(passage.text)
+            held.extend(name for name in found if writing.holds(written[name]))
+            ends.append(len(held))
+            bar.update()
     del finder
     in_texts = np.asarray(held, dtype=np.int32)
     given, given_starts = _given(corpus)
@@ -282,17 +292,15 @@ def as_written(passage: Passage, words: str) -> str:
 
 def _names(title: str) -> list[str]:
     """The names of a passage with this title."""
-    bare = _BRACKETS.sub(" ", title)
-    names = [title, bare]
-    names += [name[match.end() :] for name in names if (match := _ARTICLE.match(name))]
-    names += [name.partition(",")[0] for name in names]
-    return list(dict.fromkeys(name.strip() for name in names))
+    bare = _BRACKETS.sub(" ", title).strip()
+    names = (_ARTICLE.sub("", name.strip()) for name in (title, bare, bare.partition(",")[0]))
+    return list(dict.fromkeys(names))
 
 
 def _subject(text: str) -> str:
     """The name that a text without a title begins with, if it does."""
     found = _SUBJECT.search(text, 0, _BEGINNING)
-    return _ARTICLE.sub("", found[0]) if found else ""
+    return found[0] if found else ""
 
 
 class _Writing:
@@ -350,41 +358,49 @@ def _further(corpus: LinkedCorpus, fields: Sequence[str]) -> Iterator[Sequence[s
 
 def _given(corpus: LinkedCorpus) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """The numbers of the passages that each passage links to, and the starts of the rows."""
-    given, ends = array("i"), array("q", [0])
+    given, ends, lost = array("i"), array("q", [0]), list[tuple[int, Any]]()
     metadata = corpus.metadata()
     while batch := list(islice(metadata, BATCH)):
-        first = len(ends) - 1
-        rows = [
-            [*dict.fromkeys(_listed(entry.get(GIVEN, []), corpus, number, GIVEN))]
-            for number, entry in enumerate(batch, first)
-        ]
+        first, rows = len(ends) - 1, list[list[str]]()
+        for number, entry in enumerate(batch, first):
+            value = entry.get(GIVEN) or []
+            texts = isinstance(value, list) and all(isinstance(text, str) for text in value)
+            rows.append(list(dict.fromkeys(value)) if texts else [])
+            lost += [] if texts else [(number, value)]
         numbers = iter(corpus.numbers([*chain.from_iterable(rows)]))
         for number, row in enumerate(rows, first):
-            for name, to in zip(row, numbers, strict=False):
-                if to is None:
-                    missing = f"metadata.{GIVEN} names the passage {name!r}, and there is none"
-                    raise _fault(corpus, number, f"{missing}: take the id out, add the passage")
-                given.append(to)
+            known = [*zip(row, islice(numbers, len(row)), strict=True)]
+            given.extend(to for _, to in known if to is not None)
+            lost += [(number, name) for name, to in known if to is None]
             ends.append(len(given))
+    if lost:
+        number, value = lost[0]
+        line = _line(corpus, number)
+        log.warning(
+            f"metadata.{GIVEN} of {corpus.source}: {counted(len(lost), 'link')} left out, which lead to no "
+            f"passage, such as {short_repr(value)} of passage {corpus.ids([number])[0]!r}"
+            f"{'' if line is None else f' (line {line})'}; a link is the id of a passage."
+        )
     return np.asarray(given, dtype=np.int32), np.asarray(ends, dtype=np.int64)
 
 
 def _listed(value: Any, corpus: LinkedCorpus, number: int, field: str) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        kind = "a list of ids" if field == GIVEN else "a text or a list of texts"
-        problem = f"expected metadata.{field} to be {kind}, got {short_repr(value)}"
-        raise _fault(corpus, number, f"{problem}: correct it")
-    return value
+    if isinstance(value, list) and all(isinstance(text, str) for text in value):
+        return value
+    raise DataError(
+        f"passage {corpus.ids([number])[0]!r}: expected metadata.{field} to be a text or a list of texts, "
+        f"got {short_repr(value)}: correct it, or leave it out of {Option('hops.names')}.",
+        corpus.source,
+        _line(corpus, number),
+    )
 
 
-def _fault(corpus: LinkedCorpus, number: int, problem: str) -> DataError:
-    """The error of the metadata of a passage, with its line."""
+def _line(corpus: LinkedCorpus, number: int) -> int | None:
+    """The line of a passage in the file of its corpus."""
     (name,) = corpus.ids([number])
     file = Path(corpus.source)
     lines = read_passages(file) if file.is_file() else ()
-    line = next((line for line, record in lines if record["_id"] == name), None)
-    remedy = f"or search without links ({Option('hops.links', False)})"
-    return DataError(f"passage {name!r}: {problem}, {remedy}.", corpus.source, line)
+    return next((line for line, record in lines if record["_id"] == name), None)
 
 
 def _kept_table(folder: Path) -> Table | None:

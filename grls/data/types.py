@@ -106,7 +106,7 @@ class NameLink(NamedTuple):
     """A name that led ranked hops to a passage (:mod:`grls.data.links`).
 
     Attributes:
-        words: The name, as the title of the passage writes it; inside the library in lower case.
+        words: The name, as the title of the passage writes it, or in small letters.
         passage: Id of the passage whose text holds the name; None: the question holds it.
     """
 

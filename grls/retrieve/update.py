@@ -72,11 +72,8 @@ class Changes:
                 )
             keep[number] = False
         numbers = np.flatnonzero(keep)
-        changed = corpus
-        if self.remove:
-            added = self.add.numbers(list(self.remove)) if self.add else [None] * len(self.remove)
-            gone = {name for name, number in zip(self.remove, added, strict=True) if number is None}
-            changed = corpus.select(numbers.tolist()).without_links(gone)
+        changed = corpus.select(numbers.tolist()) if self.remove else corpus
+        changed.source = corpus.source
         if self.add is not None:
             changed = changed.extended(self.add)
         if not len(changed):

@@ -99,7 +99,7 @@ class HitBody(Body):
 class LinkBody(Body):
     """A name that led to a passage."""
 
-    words: str = Field(description="The name, as the title of the passage writes it.")
+    words: str = Field(description="The name, as the title of the passage writes it, or in small letters.")
     passage: str | None = Field(None, description="Id of the passage that holds it; null: the question.")
 
 

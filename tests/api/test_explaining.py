@@ -161,6 +161,7 @@ def test_a_missing_link_is_the_step_of_loss(gold: str, hops: int, said: str) -> 
     searcher = grls.BM25(FILMS).hops(max=hops)
     (explained,) = searcher.explain(WHERE, gold=gold)
     assert said in str(explained)
+    assert "⟦" not in str(explained)
     (without,) = grls.BM25(FILMS).hops(max=hops, links=False).explain(WHERE, gold=gold)
     assert not re.search("NAMED|LINK|FOLLOWED", str(without))
 

@@ -190,3 +190,13 @@ def test_a_wiki_link_prefers_the_page_beside_it(tmp_path: Path) -> None:
         "c.md:0": ["x/the b.md:0", "why?.md:0"],
         "d.md:0": ["x/a.md:0"],
     }
+
+
+def test_a_long_line_with_wide_gaps_is_cut_and_keeps_its_links(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("alpha  beta\t" * 40 + "[to b](b.md)  gamma\n")
+    (tmp_path / "b.md").write_text("the other\n")
+    prepare(tmp_path, tmp_path / "out", pattern="*.md", words=20)
+    corpus = Corpus.read(tmp_path / "out")
+    linking = [p.text for p, metadata in zip(corpus, corpus.metadata(), strict=True) if metadata]
+    assert len(linking) == 1
+    assert "[to b](b.md)" in linking[0]

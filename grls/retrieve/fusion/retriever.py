@@ -37,7 +37,7 @@ from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.inputs.arguments import Count, checked
-from grls.data.types import Chain, Hit, Passage, Query
+from grls.data.types import Chain, FullHit, Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError, at_least, one_of
 from grls.io.progress import Progress, counted
 from grls.io.recipes import rare
@@ -126,13 +126,15 @@ class Fusion:
         """
         at_least(1, k=k)
         if self.method == "interleave":
-            return interleave(rankings)[:k]
+            return _linked(interleave(rankings)[:k], rankings)
         pairs = zip(rankings, self.weights_of(len(rankings)), strict=True)
         weighted = [(hits, weight) for hits, weight in pairs if weight > 0]
         rankings, weights = [hits for hits, _ in weighted], [weight for _, weight in weighted]
         if self.method == "rrf":
-            return rrf(rankings, weights, self.rrf_k)[:k]
-        return weighted_sum(rankings, weights, self.normalization)[:k]
+            fused = rrf(rankings, weights, self.rrf_k)[:k]
+        else:
+            fused = weighted_sum(rankings, weights, self.normalization)[:k]
+        return _linked(fused, rankings)
 
     def fuse_first(self, rankings: Sequence[Sequence[Hit]], depth: int, k: int) -> list[Hit]:
         """The k best of the fused first ``depth`` hits of each ranking, so no score depends on their length.
@@ -145,6 +147,12 @@ class Fusion:
         known, pairs = {hit.id for hit in fused}, zip(rankings, self.weights_of(len(rankings)), strict=True)
         more = interleave([hits for hits, weight in pairs if weight > 0])
         return (fused + [Hit(hit.id, fused[-1].score) for hit in more if hit.id not in known])[:k]
+
+
+def _linked(fused: list[Hit], rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """The hits with the links that the first ranking has, which has any of them."""
+    links = {hit.id: hit.links for hits in reversed(rankings) for hit in hits if hit.links}
+    return [FullHit.of(hit, links=links[hit.id]) if hit.id in links else hit for hit in fused]
 
 
 def interleave(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:

@@ -746,9 +746,8 @@ class GenerativeRetriever(DecodesPlans):
         new = (
             passages if isinstance(passages, Corpus) else Corpus.from_passages(passages, "the added passages")
         )
-        ids = new.ids(range(len(new)))
-        if self.removed.intersection(self.corpus.numbers(ids)):
-            self.merge(replaced=ids)
+        if self.removed.intersection(self.corpus.numbers(new.ids(range(len(new))))):
+            self.merge()
         base, added = self._segments()
         written = None if self.spans is None else Spans(new, self.spans.words)
         segment = build_segment(written or new, self.codec, base.backend, added)
@@ -756,10 +755,9 @@ class GenerativeRetriever(DecodesPlans):
         spans = None if self.spans is None or written is None else self.spans.extended(written, corpus)
         self._change(corpus, UnionIndex(base, segment), self.removed, spans)
 
-    def merge(self, replaced: Collection[str] = ()) -> None:
+    def merge(self) -> None:
         """Merge the index into one segment, and drop removed passages from corpus and index.
 
-        Links to removed passages go, except to ids that are ``replaced`` next.
         Linear in the number of tokens: no sequence is sorted or tokenised again, and the result is that of
         ``grls index``. Passages keep their order, with added passages last.
         """
@@ -770,8 +768,7 @@ class GenerativeRetriever(DecodesPlans):
         index, corpus, spans = merge(self.index, keep), self.corpus, self.spans
         if self.removed:
             left = np.setdiff1d(np.arange(len(corpus)), sorted(self.removed))
-            gone = set(corpus.ids(sorted(self.removed))).difference(replaced)
-            corpus = corpus.select(left.tolist()).without_links(gone)
+            corpus = corpus.select(left.tolist())
             spans = None if spans is None else spans.select(left, corpus)
         self._change(corpus, index, (), spans)
 

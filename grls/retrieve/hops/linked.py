@@ -93,7 +93,10 @@ class LinkPrior:
         for number, log in mixed.items():
             if log > -math.inf:
                 hit = Hit(ids[number], self.temperature * (log + total))
-                links = [NameLink(words, None if n is None else ids[n]) for words, n in led.get(number, ())]
+                links = [
+                    NameLink(words, None if n is None else ids[n])
+                    for words, n in dict.fromkeys(led.get(number, ()))
+                ]
                 weighed.append(FullHit.of(hit, links=links) if links else hit)
         return sorted(weighed, key=lambda hit: -hit.score)
 
@@ -111,5 +114,7 @@ class LinkPrior:
         generator = self.retriever.generator if isinstance(self.retriever, DecodesPassages) else None
         bearers = np.setdiff1d(name.passages, [*passages, *(generator.removed if generator else ())])
         if allow is not None:
-            bearers = np.intersect1d(bearers, allow.numbers(self.retriever.corpus))
+            allowed = allow.numbers(self.retriever.corpus)  # ascending, and perhaps very many
+            before = np.searchsorted(allowed, bearers)
+            bearers = bearers[np.searchsorted(allowed, bearers, side="right") > before]
         return bearers[:_MOST_PASSAGES]
