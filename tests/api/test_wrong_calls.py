@@ -111,7 +111,7 @@ class ReachedError(Exception):
 
 
 HOPS = {
-    **dict.fromkeys(("max", "chains", "branch", "per_first", "evidence"), "whole none"),
+    **dict.fromkeys(("max", "chains", "branch", "evidence"), "whole none"),
     **dict.fromkeys(("done_bias", "temperature"), "whole number none"),
     **dict.fromkeys(("repeat", "sets", "pool", "done"), "flag"),
     **dict.fromkeys(("steps", "choose", "stop"), "text none"), "onward": "list none",
