@@ -4,7 +4,7 @@
     python -m benchmarks.links --passages '[1000000]'
 
 The passages are made up: about 80 words by Zipf's law, a title of one to three words, and in each text the
-titles of two other passages. Seconds are those of the processor, on one core, which hardly depend on what
+titles of two other passages. Seconds are those of the processor, on one core, which depend less on what
 else the machine does. Each size runs in a process of its own, with a cache of its own.
 """
 

@@ -46,7 +46,7 @@ def train_biencoder(
         max_tokens: Longest text in tokens; longer texts are cut; null: the limit of the model.
         fit: Options of pairs and training.
         negatives: Retriever that ranks passages for hard negatives: a retriever folder of any kind over the
-            same corpus, or ``bm25``.
+            same corpus, or ``bm25``. Of ranked hops with links, it is the best ten with links.
         teacher: File of scores to distil, one {"query": id, "passage": id, "score": number} a line: of every
             training query the gold passages, and those that the hard negatives are drawn from; null: none.
         analyzer: How BM25 splits texts into words, for hard negatives.
