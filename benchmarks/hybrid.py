@@ -3,7 +3,7 @@
     python -m benchmarks.hybrid data/NAME runs/NAME/generator-retriever runs/NAME/biencoder-retriever
 
 The systems, all in the same process: generator, bi-encoder and BM25 alone; the rankings of generator and
-bi-encoder fused (calibrated scores); and one pass of the generator with the bi-encoder, BM25, the empty
+bi-encoder fused (`sum`); and one pass of the generator with the bi-encoder, BM25, the empty
 prompt, or all of them as priors. All weights are tuned on the same dev queries, from a grid for each prior;
 fusion has a grid of eleven weights. Times cover the whole system, including the embedding of queries. The
 systems take turns, so that a busy machine slows all of them. Ratios compare processor time with the

@@ -33,7 +33,7 @@ from grls.io.files import atomic_file
 from grls.models.precision import Precision
 from grls.runs.portions import read_info
 
-_ALIKE = ("--fusion.method", "sum", "--fusion.normalization", "min-max")
+_ALIKE = ("--fusion.method", "sum")
 _FUSED = (*_ALIKE, "--tune.k", "5")
 
 

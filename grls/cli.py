@@ -142,7 +142,7 @@ VERBS = {
     ),
     "tune": Verb("tune the weights and other settings of a retriever folder on dev queries", "tune:tune"),
     "fuse": Verb(
-        "fuse runs into one: interleaved, by reciprocal ranks, or by calibrated scores",
+        "fuse runs into one: interleaved, by reciprocal ranks, or by scaled scores",
         "fuse:fuse_runs",
         {"cut": Verb("cut each ranking where its expected F1 is highest", "fuse:fuse_cut")},
     ),

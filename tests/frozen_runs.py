@@ -227,7 +227,6 @@ def fusion(place: Place) -> Any:
         "interleave": [],
         "rrf": ["--fusion.method=rrf", "--fusion.weights=[1, 2, 0.5]", "--fusion.rrf_k=10"],
         "sum": ["--fusion.method=sum", "--fusion.weights=[0.2, 0.5, 1]"],
-        "ranks": ["--fusion.method=sum", "--fusion.normalization=rank"],
         "tuned": ["--fusion.method=sum", *tune],
         "tuned-rrf": ["--fusion.method=rrf", *tune],
     }.items():

@@ -69,8 +69,8 @@ def explain(
             printed, OUTPUT.json alone.
         limit: For `all`: number of first queries to explain; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        precision: Precision of the model: bfloat16 where the processor has it; float16-weights
-            or int8 on CPUs (generators only); auto measures.
+        precision: Precision of the model: float32, bfloat16, or int8 on CPUs (generators only); auto:
+            bfloat16 where the processor has it.
     """
     from grls.commands.opening import bm25_over
     from grls.data.dataset import gold_passages, read_queries, read_split

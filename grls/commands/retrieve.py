@@ -74,8 +74,8 @@ def retrieve(
         bm25: How `bm25` scores passages.
         analyzer: How `bm25` splits texts into words.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        precision: Precision of the model: bfloat16 where the processor has it; float16-weights
-            or int8 on CPUs (generators only); auto measures.
+        precision: Precision of the model: float32, bfloat16, or int8 on CPUs (generators only); auto:
+            bfloat16 where the processor has it.
         name: Name of the run in reports; null: a name from the system and the steps.
         ray: Address of a Ray cluster whose workers share the queries: HOST:PORT, auto, or local for a cluster
             on this machine. All its machines must see the files. Scores are those of one process up to the

@@ -49,7 +49,7 @@ PORTIONS = (30, 60, 120, 200)
 ORDER = "nDCG@10"
 _TIMED = 8  # queries that tell the cost of hops that have found in tuning what they rank
 _RANKED_BEFORE = 1e-5  # a query that took fewer seconds was read from a run that was killed
-_FUSION = Fusion("sum", "min-max")
+_FUSION = Fusion("sum")
 
 
 @dataclass(frozen=True)

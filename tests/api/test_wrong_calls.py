@@ -111,7 +111,7 @@ class ReachedError(Exception):
 
 
 HOPS = {
-    **dict.fromkeys(("max", "chains", "branch", "per_first", "evidence"), "whole none"),
+    **dict.fromkeys(("max", "chains", "branch", "evidence"), "whole none"),
     **dict.fromkeys(("done_bias", "temperature"), "whole number none"),
     **dict.fromkeys(("repeat", "sets", "pool", "done"), "flag"),
     **dict.fromkeys(("steps", "choose", "stop"), "text none"), "onward": "list none",
@@ -190,7 +190,7 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
         "fuse": Call(
             grls.fuse, {"searchers": [bm25, grls.BM25(TEXTS, k1=1)], "method": "rrf"},
             {"searchers": "list", "method": "text", "weights": "list none", "depth": "whole none",
-             "length": "text whole", "output": OUTPUT, "normalization": "text", "rrf_k": "whole number"},
+             "length": "text whole", "output": OUTPUT, "rrf_k": "whole number"},
         ),
         "experiment": Call(
             grls.experiment, {"systems": {"bm25": bm25}, "queries": QUERIES, "gold": GOLD},

@@ -92,14 +92,11 @@ def test_runs_of_ours_are_interleaved_and_say_what_made_them(place, capsys):
 
 def test_weights_and_method_are_used_and_recorded(place):
     write("a"), write("b", 2)
-    found = fused(
-        "a.jsonl", "b.jsonl", "--fusion.method=sum", "--fusion.weights=[0.2, 0.8]",
-        "--fusion.normalization=rank",
-    )  # fmt: skip
+    found = fused("a.jsonl", "b.jsonl", "--fusion.method=sum", "--fusion.weights=[0.2, 0.8]")
     assert next(iter(found.values())) == [IDS[2], IDS[3], IDS[4], IDS[0]]
     info = read_info("out/e.jsonl")
     assert info.options["weights"] == [0.2, 0.8]
-    assert info.score_mode == "sum rank"
+    assert info.score_mode == "sum"
     found = fused("a.jsonl", "b.jsonl", "--fusion.method=rrf", "--fusion.rrf_k=1", "--k=2")
     assert next(iter(found.values())) == [IDS[2], IDS[3]]
     weights = ("--fusion.method", "sum", "--fusion.weights", "[0.2, 0.8]")
@@ -124,17 +121,17 @@ def test_dynamic_chains_are_fused_with_their_mean_length(place):
 def test_passages_of_a_set_are_fused_by_their_own_scores(place):
     """A cut ranking is no chain of hops whose scores would be added up."""
     corpus, queries = Corpus.read("data"), read_split("data", "test")[0]
-    for name, scores in (("a", (3.0, 2.0)), ("b", (9.0, 8.0))):
-        hits = [Hit(i, score) for i, score in zip(IDS[:2], scores, strict=True)]
+    for name, scores in (("a", (3.0, 2.0, 1.0)), ("b", (9.0, 8.0, 5.0))):
+        hits = [Hit(i, score) for i, score in zip(IDS[:3], scores, strict=True)]
         chains = {q.id: Chain(tuple(hits), 0.0, True) for q in queries}
         write_jsonl_run(f"{name}.jsonl", queries, corpus, "x, cut", {q.id: hits for q in queries}, chains)
         info = RunInfo(
             "bm25", name, "dynamic", corpus.fingerprint, fingerprint_queries(queries), "data", "test", "x"
         )  # fmt: skip
         write_info(name, info)
-    fused("a.jsonl", "b.jsonl", "--fusion.method=sum", "--fusion.normalization=none")
+    fused("a.jsonl", "b.jsonl", "--fusion.method=sum")
     found = next(iter(Run.load("out/e.jsonl").chains.values()))
-    assert [(hit.id, hit.score) for hit in found.hits] == [(IDS[0], 12.0), (IDS[1], 10.0)]
+    assert [(hit.id, hit.score) for hit in found.hits] == [(IDS[0], 2.0), (IDS[1], 1.25), (IDS[2], 0.0)]
 
 
 def test_chains_are_fused_by_their_hops_added_up(place):
@@ -148,7 +145,7 @@ def test_chains_are_fused_by_their_hops_added_up(place):
         )  # fmt: skip
         chains = {query.id: Chain(hits, sum(scores), True) for query in queries}
         Run.of(chains=chains, info=info).save(name, queries, corpus)
-    fused("a.jsonl", "b.jsonl", "--fusion.method=sum", "--fusion.normalization=min-max")
+    fused("a.jsonl", "b.jsonl", "--fusion.method=sum")
     found = next(iter(Run.load("out/e.jsonl").chains.values()))
     assert [hit.score for hit in found.hits] == pytest.approx([2.0, 2.0, 1.0], abs=1e-6)
 
@@ -320,7 +317,7 @@ def test_the_shipped_config(place):
     config = ["--config", str(ROOT / "configs" / "fusion.yaml")]
     assert main(["fuse", *test, *config, tuning(dev), "--output=tuned"]) == 0
     info = read_info("tuned.jsonl")
-    assert (info.options["method"], info.options["normalization"]) == ("sum", "min-max")
+    assert info.options["method"] == "sum"
     assert sum(info.options["weights"]) == pytest.approx(1)
 
 

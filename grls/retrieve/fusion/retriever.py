@@ -11,14 +11,13 @@ ranking r, from 1.
   turn, and a passage that is in the list already is dropped (its turn is spent). No scores, no weights.
 - ``rrf``, reciprocal rank fusion (Cormack et al., SIGIR 2009): score(p) = sum over the rankings r that hold p
   of w_r / (60 + rank_r(p)).
-- ``sum``: score(p) = sum over r of w_r s_r(p), where s_r are the scores of ranking r on a common scale
-  (:data:`Normalization`).
+- ``sum``: score(p) = sum over the rankings r that hold p of w_r s_r(p), where s_r are the scores of r scaled
+  so that the lowest is 0 and the highest 1 (min-max).
 
 The formulas are those of ranx, the oracle of the tests; its own code takes minutes to compile and breaks ties
-by the order of a hash table. We differ where its convention rewards a miss. A passage that ranking r does not
-hold gets the lowest normalised score of r, not 0: under ``zmuv`` 0 is the mean, and among log-probabilities
-it is the best score. The passages of a ranking of equal scores get 1 under ``min-max``, not 0. A ranking
-without a passage, or of weight 0, has no effect: passages that it alone holds are left out.
+by the order of a hash table. We differ where its convention rewards a miss: the passages of a ranking of
+equal scores get 1 under ``sum``, not 0. A ranking without a passage, or of weight 0, has no effect: passages
+that it alone holds are left out.
 
 Ties go to the passage with the better best rank, then to the earlier member, so every list is determined.
 """
@@ -54,15 +53,6 @@ Method = Literal["interleave", "rrf", "sum"]
 FUSED = 20
 """Default number of hits of each member of a folder that give scores."""
 
-Normalization = Literal["min-max", "zmuv", "rank", "borda", "none"]
-"""How ``sum`` calibrates the n scores of a ranking.
-
-``min-max``: to [0, 1]. ``zmuv``: zero mean, unit variance (0 where all are the same). ``rank``:
-1 - (rank - 1) / n, 0 where missing. ``borda``: 1 - (rank - 1) / c for the c passages that the rankings of the
-query hold together; missing passages share the rest evenly. ``none``: as they are, for members whose scores
-mean the same.
-"""
-
 Rankings = Mapping[str, Sequence[Hit]]
 """Query id -> hits, best first."""
 
@@ -76,20 +66,17 @@ class Fusion:
 
     Args:
         method: ``interleave``: a passage of each ranking in turn; ``rrf``: by reciprocal ranks; ``sum``: by
-            calibrated scores.
-        normalization: Calibration of the scores of a ranking (``sum``).
+            scores that are scaled to [0, 1] in each ranking.
         weights: A weight for each ranking, in their order (``rrf``, ``sum``); null: equal weights.
         rrf_k: Constant that is added to every rank (``rrf``).
     """
 
     method: Method = "interleave"
-    normalization: Normalization = "min-max"
     weights: tuple[float, ...] | None = None
     rrf_k: float = rare(60)
 
     def __post_init__(self) -> None:
         one_of(get_args(Method), "fusion.", method=self.method)
-        one_of(get_args(Normalization), "fusion.", normalization=self.normalization)
         at_least(0, "fusion.", rrf_k=self.rrf_k)
         if self.weights is None:
             return
@@ -99,11 +86,6 @@ class Fusion:
             raise ConfigError(
                 f"expected weights of at least 0, one of them above 0, got {list(self.weights)}."
             )
-
-    @property
-    def score_mode(self) -> str:
-        """The score mode of fused rankings: the method, and the normalisation of ``sum``."""
-        return f"sum {self.normalization}" if self.method == "sum" else self.method
 
     def weights_of(self, members: int) -> tuple[float, ...]:
         """The weights of so many members."""
@@ -133,7 +115,7 @@ class Fusion:
         if self.method == "rrf":
             fused = rrf(rankings, weights, self.rrf_k)[:k]
         else:
-            fused = weighted_sum(rankings, weights, self.normalization)[:k]
+            fused = weighted_sum(rankings, weights)[:k]
         return _linked(fused, rankings)
 
     def fuse_first(self, rankings: Sequence[Sequence[Hit]], depth: int, k: int) -> list[Hit]:
@@ -182,49 +164,21 @@ def comb_sum(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
     return _ranked(terms, rankings)
 
 
-def weighted_sum(
-    rankings: Sequence[Sequence[Hit]], weights: Sequence[float], normalization: Normalization = "min-max"
-) -> list[Hit]:
-    """Weighted sum of calibrated scores."""
-    union = list(_best_ranks(rankings))
-    terms: dict[str, list[float]] = {passage: [] for passage in union}
-    for hits, weight in zip(rankings, weights, strict=True):
-        scores, missing = calibrate(hits, normalization, len(union))
-        for passage in union:
-            terms[passage].append(weight * scores.get(passage, missing))
-    return _ranked(terms, rankings)
+def weighted_sum(rankings: Sequence[Sequence[Hit]], weights: Sequence[float]) -> list[Hit]:
+    """Weighted sum of scores that are scaled to [0, 1] in each ranking."""
+    return comb_sum(
+        [
+            [Hit(hit.id, weight * score) for hit, score in zip(hits, min_max(hits), strict=True)]
+            for hits, weight in zip(rankings, weights, strict=True)
+        ]
+    )
 
 
-def calibrate(
-    hits: Sequence[Hit], normalization: Normalization, candidates: int
-) -> tuple[dict[str, float], float]:
-    """Calibrate the scores of one ranking.
-
-    Args:
-        hits: The ranking, best first.
-        normalization: The calibration.
-        candidates: Number of passages in all rankings of this query (``borda``).
-
-    Returns:
-        Passage id -> calibrated score, and the score of a passage that the ranking does not hold.
-    """
-    if not hits:
-        return {}, 0.0
-    count, ids, scores = len(hits), [hit.id for hit in hits], [hit.score for hit in hits]
-    if normalization in ("rank", "borda"):
-        total = count if normalization == "rank" else candidates
-        values = [1 - rank / total for rank in range(count)]
-        missing = 0.0 if normalization == "rank" else 0.5 - (count - 1) / (2 * candidates)
-        return dict(zip(ids, values, strict=True)), missing
-    low, high = min(scores), max(scores)
-    if normalization == "min-max":
-        values = [(s - low) / (high - low) if high > low else 1.0 for s in scores]
-        return dict(zip(ids, values, strict=True)), 0.0
-    if normalization == "zmuv":
-        mean = math.fsum(scores) / count
-        deviation = math.sqrt(math.fsum((s - mean) ** 2 for s in scores) / count) if high > low else 0.0
-        scores = [(s - mean) / deviation if deviation else 0.0 for s in scores]
-    return dict(zip(ids, scores, strict=True)), min(scores)
+def min_max(hits: Sequence[Hit]) -> list[float]:
+    """The scores of a ranking, from 0 for the lowest to 1 for the highest; 1 where all are equal."""
+    scores = [hit.score for hit in hits]
+    low, high = min(scores, default=0.0), max(scores, default=0.0)
+    return [(score - low) / (high - low) if high > low else 1.0 for score in scores]
 
 
 def fuse_rankings(members: Sequence[Rankings], fusion: Fusion, k: int | None = None) -> dict[str, list[Hit]]:
@@ -329,7 +283,7 @@ class _Fused:
         options = [{"retriever": member.name, **member.options} for member in members]
         return Description(
             "ensemble",
-            self.fusion.score_mode,
+            self.fusion.method,
             {"members": options, **recorded(self.fusion), **self.own},
             " + ".join(names),
             tuple(dict.fromkeys(stage for member in members for stage in member.stages)),
@@ -372,9 +326,7 @@ class FusionRetriever(_Fused):
         ``bm25`` is over the corpus of the other members.
         """
         file = folder / MANIFEST
-        check_fields(
-            spec, ("members",), ("method", "normalization", "weights", "rrf_k", "depth", "length"), file
-        )
+        check_fields(spec, ("members",), ("method", "weights", "rrf_k", "depth", "length"), file)
         fusion = from_fields(Fusion, spec, file, "fusion")
         parts = from_fields(_Members, spec, file, "fusion")
         opened = dict[int, Any]()

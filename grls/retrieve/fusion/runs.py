@@ -89,9 +89,9 @@ class RunFusion:
                     )
                 ]
                 chains[query] = fuse_chains(member_chains, fusion, self.length, scored)
-            return Run({query: list(c.hits) for query, c in chains.items()}, chains, fusion.score_mode)
+            return Run({query: list(c.hits) for query, c in chains.items()}, chains, fusion.method)
         rankings = fuse_rankings([member.rankings for member in members], fusion, self._depth(members))
-        return Run(rankings, score_mode=fusion.score_mode)
+        return Run(rankings, score_mode=fusion.method)
 
     def _depth(self, members: Sequence[Run]) -> int | None:
         """The number of passages of a fused ranking; None: all members are empty."""
@@ -121,7 +121,7 @@ class RunFusion:
             "pool": any(run.is_ranking for run in members),
             "length": self.length,
         }
-        method = {"method": fusion.method, "normalization": fusion.normalization, "rrf_k": fusion.rrf_k}
+        method = {"method": fusion.method, "rrf_k": fusion.rrf_k}
         # Empty where that of a member is unknown.
         prints = [run.info.retriever if run.info is not None else "" for run in members]
         parts = json.dumps([prints, {**method, "weights": fusion.weights}]).encode()
@@ -133,7 +133,7 @@ class RunFusion:
             queries="",
             data="",
             split=None,
-            score_mode=fusion.score_mode,
+            score_mode=fusion.method,
             stages=tuple(dict.fromkeys(stage for info in infos for stage in info.stages)),
             members=tuple(run.name for run in members),
             seconds=perf_counter() - start + sum(info.seconds for info in infos),  # members' time counts

@@ -32,11 +32,9 @@ equation 2, has it for documents and words), over chains instead of single passa
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TypeVar
 
 import numpy as np
 
@@ -45,8 +43,6 @@ from grls.retrieve.base import HopHits
 from grls.retrieve.hops.finders import LiveChain
 from grls.retrieve.hops.options import Choice
 from grls.retrieve.hops.stop import Weighed
-
-Kept = TypeVar("Kept")
 
 NextOf = tuple[LiveChain, Sequence[Hit], Weighed]
 """A chain, the hits that may come next, and what they are worth by the stop rule."""
@@ -67,7 +63,6 @@ class Sum:
         queries: Number of queries.
         chains: C.
         branch: W, the end among them.
-        per_first: Largest number of kept chains that begin with the same passage; None: no limit.
         sets: Merge chains of the same passages in different orders, into the likeliest order.
         bounded: Scores are log-probabilities, so a chain that goes on gets no better. Else a query ends when
             C chains have ended.
@@ -77,7 +72,6 @@ class Sum:
     queries: int
     chains: int
     branch: int
-    per_first: int | None = None
     sets: bool = False
     bounded: bool = True
     choose: Choice = "likeliest"
@@ -107,8 +101,6 @@ class Sum:
         for query, longer_chains in candidates.items():
             ranked = _merged(longer_chains) if self.sets else longer_chains
             ranked.sort(key=lambda chain: -chain.total)  # all have the same number of hops
-            # Ended chains take no place of those that go on.
-            ranked = limit_per_first(ranked, lambda chain: (_first(chain), chain.done), self.per_first)
             ended = self._ended[query]
             ended += [chain for chain in ranked[: self.chains] if chain.done]
             live = [chain for chain in ranked if not chain.done][: self.chains]
@@ -117,8 +109,7 @@ class Sum:
                 bar = best[-1].total if len(best) == self.chains else -math.inf
                 going += [chain for chain in live if chain.total > bar]
             else:
-                finished = limit_per_first([chain for chain in ended if chain.done], _first, self.per_first)
-                going += live if len(finished) < self.chains else []
+                going += live if sum(chain.done for chain in ended) < self.chains else []
         return going
 
     def so_far(self, live: Sequence[LiveChain], last: bool) -> Callable[[], list[list[Chain]]]:
@@ -142,9 +133,8 @@ class Sum:
         return chain.total
 
     def _best(self, ended: Sequence[LiveChain]) -> list[LiveChain]:
-        """The C best chains of a query, within the limit of those that begin with the same passage."""
-        ranked = sorted(ended, key=lambda chain: -self._score(chain))
-        return limit_per_first(ranked, _first, self.per_first)[: self.chains]
+        """The C best chains of a query."""
+        return sorted(ended, key=lambda chain: -self._score(chain))[: self.chains]
 
 
 class Mean(Sum):
@@ -162,7 +152,6 @@ class Marginal:
         queries: Number of queries.
         chains: C.
         temperature: Temperature of the softmax over the scores of a hop.
-        per_first: Largest number of kept chains that begin with the same passage; None: no limit.
         least: A query whose chains have less probability than this takes no further hop.
         distinct: The number of different ones among passages; a chain holds one of those that are equal.
         allowed_counts: How many passages each query may find; empty: many. Of up to 6 passages so many chains
@@ -172,7 +161,6 @@ class Marginal:
     queries: int
     chains: int
     temperature: float
-    per_first: int | None = None
     least: float = 0.0
     distinct: Callable[[Sequence[str]], int] = len
     allowed_counts: Sequence[int] = ()
@@ -221,7 +209,7 @@ class Marginal:
                     last[hit.id] = one
                 sets.add(one)
         going = {query: sets for query, sets in longer.items() if sets.total >= self.least}
-        live = {query: sets.likeliest(*self._limits[query], self.per_first) for query, sets in going.items()}
+        live = {query: sets.likeliest(*self._limits[query]) for query, sets in going.items()}
         self._best = [live.get(query) or best for query, best in enumerate(self._best)]
         return [chain for chains in live.values() for chain in chains]
 
@@ -280,17 +268,15 @@ class Sets:
         if known is None or chain.total > known.total:
             self._likeliest[key] = chain
 
-    def likeliest(self, count: int, least_share: float, per_first: int | None) -> list[LiveChain]:
+    def likeliest(self, count: int, least_share: float) -> list[LiveChain]:
         """The likeliest chains, scaled to the weight ``total`` of all chains.
 
         Args:
             count: Largest number of chains.
             least_share: Least probability of a chain, as a share of that of the likeliest one.
-            per_first: Largest number of chains with the same first passage; None: no limit.
         """
         merged = [one._replace(total=self._weights[key]) for key, one in self._likeliest.items()]
-        chains = sorted(merged, key=lambda chain: -to_nine_digits(chain.total))
-        best = limit_per_first(chains, _first, per_first)[:count]
+        best = sorted(merged, key=lambda chain: -to_nine_digits(chain.total))[:count]
         least = least_share * best[0].total if best else 0.0
         best = [chain for chain in best if chain.total >= least]
         kept = sum(chain.total for chain in best)
@@ -311,36 +297,6 @@ def _merged(chains: Sequence[LiveChain]) -> list[LiveChain]:
         )
         for orders in sets.values()
     ]
-
-
-def _first(chain: LiveChain) -> str | None:
-    """The first passage; None: nothing was found."""
-    return chain.hits[0].id if chain.hits else None
-
-
-def limit_per_first(
-    chains: Sequence[Kept], first: Callable[[Kept], Hashable], limit: int | None
-) -> list[Kept]:
-    """First-hop diversity: the chains without those whose first passage has enough better ones.
-
-    Without a limit, the continuations of one likely first passage may take all places of a chain search, and
-    everything after another first passage is lost.
-
-    Args:
-        chains: The chains of one query, best first.
-        first: The first passage of a chain.
-        limit: Largest number of chains with the same first passage; None: no limit.
-    """
-    if limit is None:
-        return list(chains)
-    count: Counter[Hashable] = Counter()
-    kept = []
-    for chain in chains:
-        begins = first(chain)
-        count[begins] += 1
-        if count[begins] <= limit:
-            kept.append(chain)
-    return kept
 
 
 def to_nine_digits(probability: float) -> float:

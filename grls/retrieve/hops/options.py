@@ -67,8 +67,6 @@ class HopOptions:
             and the sentences nearest to the question; 0: all. Not of a generator, which has the limit of its
             training (ranked).
         done: Let DONE end a chain; a bi-encoder that was not trained with DONE ignores it (ranked).
-        per_first: Largest number of kept chains that begin with the same passage (first-hop diversity);
-            null: no limit.
         onward: The onward model, which tells from the scores of a hop how probable it is that the hop finds a
             gold passage: six weights and the bias. It takes the place of DONE; `grls tune` learns it, with
             the temperature and evidence that it stores beside it (ranked).
@@ -95,7 +93,6 @@ class HopOptions:
     temperature: float | None = rare(None)
     evidence: int = rare(0)
     done: bool = rare(True)
-    per_first: int | None = rare(None)
     onward: tuple[float, ...] | None = rare(None)
     links: bool = True
     named: float = rare(0.5)
@@ -121,7 +118,7 @@ class HopOptions:
             if ranked
             else (BIAS, "repeat", "sets", "choose", "pool")
         )
-        chosen = [name for name in ("per_first", "onward", "names", "stop") if getattr(self, name)]
+        chosen = [name for name in ("onward", "names", "stop") if getattr(self, name)]
         return {name: getattr(self, name) for name in (*names, *chosen)}
 
     def refuse_bias(self) -> None:
@@ -135,7 +132,7 @@ class HopOptions:
     def __post_init__(self) -> None:
         list_texts(self, "names")
         fit_fields(self, "hops.")
-        at_least(1, "hops.", max=self.max, chains=self.chains, branch=self.branch, per_first=self.per_first)
+        at_least(1, "hops.", max=self.max, chains=self.chains, branch=self.branch)
         at_least(0, "hops.", evidence=self.evidence)
         bounded("(-inf, inf)", "hops.", done_bias=self.done_bias)
         bounded("(0, inf)", "hops.", temperature=self.temperature)
@@ -168,11 +165,6 @@ class HopOptions:
         if self.sets and self.steps in ("single", "ranked"):
             raise ConfigError(
                 f"{Option('hops.sets')} needs chains: choose {Option('hops.steps', 'dynamic', 'fixed')}."
-            )
-        if self.per_first is not None and self.steps == "single":
-            raise ConfigError(
-                f"{Option('hops.per_first')} limits chains of hops: choose "
-                f"{Option('hops.steps', 'ranked', 'fixed', 'dynamic')}."
             )
         if self.stop is not None and self.steps not in ("dynamic", "ranked"):
             raise ConfigError(

@@ -83,16 +83,6 @@ class _HopByHop:
         """The corpus of the retriever."""
         return self.retriever.corpus
 
-    def _chain_count(self, default: int) -> int:
-        """The number of kept chains."""
-        count = self.hops.chains or default
-        if self.hops.per_first is not None and count == 1:
-            raise ConfigError(
-                f"{Option('hops.per_first')} limits the kept chains, and one chain is kept: set "
-                f"{Option('hops.chains')} above 1, or leave {Option('hops.per_first')} out."
-            )
-        return count
-
     def _groups(self, queries: Any, allow: Allow) -> Iterator[tuple[list[Query], Allow]]:
         """The queries that hop together, with their filters."""
         queries = queries_of(queries)
@@ -158,7 +148,7 @@ class HopsRetriever(_HopByHop):
             Writes(retriever, hops.repeat) if has_log_probabilities(retriever) else SearchesAgain(retriever)
         )
         self.probable = isinstance(finder, Writes)
-        self.chains = self._chain_count(4 if self.probable else 1)
+        self.chains = hops.chains or (4 if self.probable else 1)
         self.branch = hops.branch or (4 if self.probable else self.chains)
         if hops.sets and not self.probable:
             raise ConfigError(f"{Option('hops.sets')} needs a generator, or one whose priors are normalized.")
@@ -168,7 +158,6 @@ class HopsRetriever(_HopByHop):
             Mean if hops.steps == "dynamic" and not self.probable else Sum,
             chains=self.chains,
             branch=self.branch,
-            per_first=hops.per_first,
             sets=hops.sets,
             bounded=self.probable,
             choose=hops.choose,
@@ -284,7 +273,7 @@ class RankedHops(_HopByHop):
 
     Args:
         retriever: Retrieves the passages of a hop.
-        hops: The options ``max``, ``chains`` (null: 5), ``per_first``, ``temperature``, ``evidence``,
+        hops: The options ``max``, ``chains`` (null: 5), ``temperature``, ``evidence``,
             ``done``, ``onward``, ``stop`` and the bias on DONE.
         memory: Cache of the hits of hops, for the same queries with another temperature and otherwise equal
             options; None: no cache.
@@ -304,7 +293,7 @@ class RankedHops(_HopByHop):
                 f"{Option('hops.evidence')}: a generator reads as much evidence as in training "
                 f"({Option('limits.evidence')} of its index): leave {Option('hops.evidence')} out."
             )
-        self.chains = self._chain_count(_CHAINS)
+        self.chains = hops.chains or _CHAINS
         self.ends = hops.done and scores_done(retriever)
         usual = usual_temperature(retriever)
         self.temperature = hops.temperature or usual or OF_RANKS
@@ -318,7 +307,6 @@ class RankedHops(_HopByHop):
             Marginal,
             chains=self.chains,
             temperature=self.temperature,
-            per_first=hops.per_first,
             least=rule.least,
             distinct=finder.distinct,
         )

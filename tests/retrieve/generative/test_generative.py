@@ -93,12 +93,12 @@ def test_a_model_is_tried_again_only_with_another_version_or_config(
     assert "tried" not in read_spec(tmp_path / "unfit")
 
 
-@pytest.mark.parametrize("precision", ["float16-weights", "int8", "auto"])
+@pytest.mark.parametrize("precision", ["int8", "auto"])
 def test_every_precision_opens_and_finds(
     retriever: GenerativeRetriever, saved: Path, tmp_path: Path, precision: str
 ) -> None:
-    if precision != "auto" and not packs(precision):
-        pytest.skip(f"this build of PyTorch does not pack {precision}")
+    if precision == "int8" and not packs():
+        pytest.skip("this build of PyTorch does not pack int8")
     opened = GenerativeRetriever.from_pretrained(saved, device="cpu", precision=precision)
     near = 0.3 if precision == "int8" else 0.03
     for found, expected in zip(opened.retrieve(QUERIES, 5), retriever.retrieve(QUERIES, 5), strict=True):

@@ -1,8 +1,7 @@
-"""Chains of hops: scripted scores, against the enumeration of all chains, spread, as rankings and sets."""
+"""Chains of hops: scripted scores, against the enumeration of all chains, as rankings and sets."""
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from failing import raises
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted_hops import ScriptedHops
-from small_data import FROGS, small_retriever, write_jsonl, write_small
+from small_data import FROGS, small_retriever, write_jsonl
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
@@ -22,13 +21,12 @@ from grls.decode.score_all import score_all
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index import index_sequences
 from grls.models.seq2seq.slots import Seq2SeqGenerator
-from grls.retrieve.base import HopHits
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.combine import expected_f1, limit_per_first
+from grls.retrieve.hops.combine import expected_f1
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.retriever import HopsRetriever, RankedHops, hop_by_hop, pooled_ranking
+from grls.retrieve.hops.retriever import HopsRetriever, pooled_ranking
 from grls.retrieve.hops.stop import DoneByScore, StopRule
 
 CORPUS = Corpus.from_passages(FROGS)
@@ -344,99 +342,6 @@ def test_bad_input_is_refused(large: GenerativeRetriever) -> None:
     with pytest.raises(DataError, match=r"query 0 \('x'\): its text is empty"):
         searching(large).retrieve_chains([Query("x", "")])
     assert searching(large).retrieve_chains([]) == []
-
-
-SHARES = {
-    "": {"a": 0.9, "b": 0.1}, "a": {"c": 0.5, "d": 0.5}, "b": {"e": 1.0}, "ac": {"f": 1.0},
-    "ad": {"f": 1.0}, "be": {"g": 1.0},
-}  # fmt: skip
-"""Two continuations of a are likelier than that of b, which alone leads to g."""
-
-
-def tabled() -> Any:
-    return ScriptedHops(SHARES, learned=False)
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers())), st.integers(1, 4))
-def test_the_better_chains_of_each_first_passage_stay_in_order(
-    chains: list[tuple[int, int]], limit: int
-) -> None:
-    kept = limit_per_first(chains, lambda chain: chain[0], limit)
-    assert limit_per_first(chains, lambda chain: chain[0], None) == chains
-    for first in range(4):
-        own = [chain for chain in chains if chain[0] == first]
-        assert [chain for chain in kept if chain[0] == first] == own[:limit]
-    places = iter(chains)
-    assert all(any(chain == other for other in places) for chain in kept)
-
-
-def test_ranked_hops_reach_what_another_first_passage_leads_to() -> None:
-    found = {}
-    for limit in (None, 2, 1):
-        hops = HopOptions("ranked", max=3, chains=2, per_first=limit)
-        (hits,) = RankedHops(tabled(), hops).retrieve(["?"], 7)
-        found[limit] = {hit.id for hit in hits}
-    assert "g" not in found[None]
-    assert found[2] == found[None]
-    assert "g" in found[1]
-
-
-def test_chains_by_scores_reach_it_as_well() -> None:
-    found = {}
-    for limit in (None, 1):
-        hops = HopOptions("fixed", max=3, chains=2, branch=2, per_first=limit)
-        (chains,) = HopsRetriever(tabled(), hops).retrieve_chains(["?"])
-        found[limit] = ["".join(hit.id for hit in chain.hits) for chain in chains]
-    assert found == {None: ["acf", "adf"], 1: ["acf", "beg"]}
-
-
-def test_a_limit_is_recorded_and_must_be_at_least_one() -> None:
-    raises(ConfigError, "per_first must be at least 1", HopOptions, "ranked", per_first=0)
-    for steps in ("ranked", "fixed"):
-        made = [HopOptions(steps, max=2, chains=3, per_first=n) for n in (None, 1, 2)]
-        over = [
-            RankedHops(tabled(), hops) if steps == "ranked" else HopsRetriever(tabled(), hops)
-            for hops in made
-        ]
-        assert len({one.fingerprint() for one in over}) == 3
-        assert [one.describe().options.get("per_first") for one in over] == [None, 1, 2]
-
-
-def test_a_limit_without_effect_is_refused() -> None:
-    raises(ConfigError, "per_first limits chains of hops: choose steps", HopOptions, per_first=1)
-    for steps in ("ranked", "fixed"):
-        hops = HopOptions(steps, chains=1, per_first=1)
-        raises(ConfigError, r"one chain is kept: set chains above 1", hop_by_hop, tabled(), hops)
-    raises(ConfigError, "one chain is kept", hop_by_hop, tabled(), HopOptions("fixed", per_first=1))
-
-
-@pytest.mark.parametrize("limit", [1, 2])
-@pytest.mark.parametrize("done_bias", [0.0, 3.0, 6.0])
-def test_the_limit_is_of_what_is_returned(tmp_path: Path, limit: int, done_bias: float) -> None:
-    """Chains that had ended in earlier hops were not counted."""
-    retriever = small_retriever(write_small(tmp_path / "data"), beams=12)
-    hops = HopOptions("dynamic", max=4, chains=6, branch=12, done_bias=done_bias, per_first=limit)
-    *_, last = HopsRetriever(retriever, hops).walk([Query("q", "is the otter kind ?")])
-    (chains,) = last.chains()
-    firsts = Counter(chain.hits[0].id for chain in chains)
-    assert len(chains) == 6
-    assert max(firsts.values()) == limit
-
-
-def test_an_ended_chain_takes_no_place_of_one_that_goes_on() -> None:
-    """Scores are means, so a chain that goes on may end above one that ended before it."""
-
-    class Ending(ScriptedHops):
-        learned_done = True
-
-        def retrieve_hop(self, *asked: Any, **more: Any) -> list[HopHits]:
-            steps = super().retrieve_hop(*asked, **more)
-            dones = [{1: math.log(0.6), 2: 0.0}.get(len(evidence)) for evidence in asked[1]]
-            return [step._replace(done=done) for step, done in zip(steps, dones, strict=True)]
-
-    hops = HopOptions("dynamic", max=3, chains=2, branch=2, per_first=1)
-    (chains,) = HopsRetriever(Ending(SHARES), hops).retrieve_chains(["?"])
-    assert ["".join(hit.id for hit in chain.hits) for chain in chains] == ["ac", "beg"]
 
 
 TEXTS = {"a": "red fox", "b": "fox den", "c": "red brick", "d": "red red wall"}

@@ -191,7 +191,7 @@ def test_of_three_orders_the_likeliest_one_is_kept_and_not_the_first() -> None:
     for order, weight in (("abc", 0.2), ("bac", 0.15), ("cab", 0.3)):
         sets.add(LiveChain(0, tuple(Hit(name, 0.0) for name in order), weight))
     sets.total = 0.65
-    (kept,) = sets.likeliest(2, 0.0, None)
+    (kept,) = sets.likeliest(2, 0.0)
     assert ("".join(hit.id for hit in kept.hits), kept.total) == ("cab", pytest.approx(0.65))
 
 
