@@ -246,7 +246,7 @@ def why_named(naming: GoldNames) -> str:
         return f"NO LINK: neither the question nor a passage that was ranked names it ({names})."
     by = ", ".join(map(str, naming.links[:_SHOWN]))
     if naming.chain is None:
-        return f"NOT FOLLOWED: it is named by {by}, and no chain goes on from there (more hops or chains may)."
+        return f"NOT FOLLOWED: named by {by}, and no chain goes on from there (more hops or chains may)."
     after = "in the first hop"
     if naming.chain:
         after = f"after {' > '.join(naming.chain)} (probability {_figure(naming.probability)})"

@@ -152,7 +152,7 @@ WHERE = "Where was the director of Blue Moon Rising born?"
         ("film", 2, 'NAMED by "Blue Moon Rising" in the question: in the first hop its share of the hop is '),
         ("town", 2, 'NAMED by "Florence Town" in film: after film (probability '),
         ("siena", 3, 'NAMED by "Siena" in woman: after film > woman (probability '),
-        ("siena", 1, 'NOT FOLLOWED: it is named by "Siena" in woman, and no chain goes on from there (more hops'),
+        ("siena", 1, 'NOT FOLLOWED: named by "Siena" in woman, and no chain goes on from there (more'),
         ("bare", 2, "NO LINK: it has no title, and begins with no name."),
         ("alone", 2, 'NO LINK: neither the question nor a passage that was ranked names it ("Green Sea").'),
     ],
