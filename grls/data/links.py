@@ -1,17 +1,18 @@
 """Which passages of a corpus name which.
 
 A passage is named by its title, as whole words, with or without what stands in brackets, what follows a
-comma, and an article before it. A passage without a title is named by the first words in capitals, by a
-single word if no passage has it in small letters. A name of
-several words counts in any letter case, a name of one word only as it is written. In scripts without spaces
-each character is a word (:func:`~grls.data.words.plain_words`). Of names that overlap in a text, the first
-and longest counts: ``New York City``, not ``New York``.
+comma; an article before it does not count. A passage without a title is named by the first words in capitals,
+by a single word if no passage has it in small letters. A name of several words counts in any letter case, a
+name of one word only as it is written. In scripts without spaces each character is a word
+(:func:`~grls.data.words.plain_words`). Of names that overlap in a text, the first and longest counts: ``New
+York City``, not ``New York``.
 
 A name says little that many passages hold: with n such passages, its weight is n^(-0.15). Passages of one
 title share the name; whoever searches says which of them is meant.
 
 Texts of metadata fields may be further names, in the same way. The metadata field ``links`` of a passage
 lists ids of passages that it links to, as by a hyperlink; to each of them it is a name that no other bears.
+Ids that no passage has are left out, with a warning.
 
 The table of a large corpus is kept in the cache of ``datasets``, for this corpus, these fields and this rule
 alone.
@@ -144,7 +145,7 @@ class Links:
             fields: The metadata fields whose texts are names, besides the title.
 
         Raises:
-            DataError: No passage has a field, or it holds no texts; or a link leads to no passage.
+            DataError: No passage has a field, or it holds no texts.
         """
         if corpus.table.data.nbytes < KEPT_BYTES:
             return cls(corpus, find_links(corpus, fields))

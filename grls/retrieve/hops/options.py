@@ -154,7 +154,8 @@ class HopOptions:
                 f"got {list(self.onward)}. `grls tune` learns them."
             )
         ranks = self.temperature is not None or self.evidence or not self.done or self.onward is not None
-        follows = (self.links, self.named, self.linked, self.names) != (True, 0.5, 0.9, ())
+        usual = (HopOptions.links, HopOptions.named, HopOptions.linked, HopOptions.names)
+        follows = (self.links, self.named, self.linked, self.names) != usual
         if self.steps != "ranked" and (ranks or follows):
             raise ConfigError(
                 f"{Option('hops.temperature')}, {Option('hops.evidence')}, {Option('hops.done')}, "

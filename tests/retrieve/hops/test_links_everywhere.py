@@ -214,3 +214,10 @@ def test_a_passage_is_found_by_its_name_with_every_retriever(kind: str, place: P
 def test_a_ranking_that_is_read_again_keeps_its_links(place: Path) -> None:
     searcher = grls.load(place / "true", device="cpu").rescored(place / "encoder", weight=0.01)
     assert of_hits(searcher.search(QUESTION, k=3))["man"] == [LINK]
+
+
+@pytest.mark.parametrize("method", ["sum", "rrf", "interleave"])
+def test_a_fusion_keeps_the_links_of_its_members(method: str, place: Path, tmp_path: Path) -> None:
+    members = [str(place / "dense"), str(place / "true")]
+    fused = written(tmp_path / "fused", {"kind": "fusion", "members": members, "method": method})
+    assert of_hits(grls.load(fused, device="cpu").search(QUESTION, k=40))["man"] == [LINK]
