@@ -1,7 +1,6 @@
 """The neighbours of each passage: by any retriever, or by rare words in common.
 
-Copies with the same title and text are not neighbours, since reading one would give the other away. The
-module does not know the use of neighbours (inputs of memorisation, chains of pseudo-queries).
+Copies with the same title and text are not neighbours, since reading one would give the other away.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def by_retriever(
 ) -> Neighbours:
     """At most k passages that a retriever over ``corpus`` returns for each passage as a query.
 
-    ``by`` is the name of the retriever, for the record; ``progress`` is called with numbers of passages.
+    ``by`` names the retriever in the record.
     """
     check_counts(k=k)
     same = copies(corpus)
@@ -61,14 +60,8 @@ def by_retriever(
 def by_shared_words(corpus: Corpus, k: int, rare: int = 20, analyzer: Analyzer | None = None) -> Neighbours:
     """The passages with rare words in common, the largest sum of the words' IDF first.
 
-    The IDF of a word in n of N passages is log(N / n). Words are content words; see
-    :meth:`grls.data.words.Analyzer.content`.
-
-    Args:
-        corpus: The N passages.
-        k: Largest number of neighbours of a passage.
-        rare: Largest number of passages that hold a rare word.
-        analyzer: Splits texts into words; None: by the language that is guessed from the passages.
+    The IDF of a word in n of N passages is log(N / n); a rare word is a content word
+    (:meth:`grls.data.words.Analyzer.content`) in at most ``rare`` passages.
     """
     check_counts(k=k)
     if rare < 2:
@@ -96,7 +89,6 @@ def by_shared_words(corpus: Corpus, k: int, rare: int = 20, analyzer: Analyzer |
 
 
 def _reported(neighbours: Neighbours) -> Neighbours:
-    """Warn of passages without neighbours."""
     alone = int((neighbours.numbers[:, 0] < 0).sum())
     if alone:
         log.warning("without a neighbour: %d of %s.", alone, counted(len(neighbours.numbers), "passage"))
