@@ -6,14 +6,14 @@ stage          candidate
 bm25           ``bm25``
 bm25-hops      ``bm25-hops``: BM25 ranked by hops, where questions have several gold passages, or where
                passages name each other and there are no questions; without such links after ``base``
-base           ``base``: the bi-encoder as it is, before any training
+base           ``base``: the bi-encoder before any training
 base-hops      ``base-hops``
 dense          ``dense``: the bi-encoder, trained
 dense-hops     ``dense-hops``
 generator      none: the generator, trained to write spans, and its index
 hybrid         ``hybrid``: the generator with bi-encoder and BM25 as priors, tuned, by hops where they help
 fusion N       fusions of the best candidates of each model, from what they have ranked
-more dev       none: candidates that may be kept rank more dev queries
+more dev       none: candidates that may be chosen rank more dev queries
 =============  =========================================================================================
 
 Options are those of a command, by dotted name, over recipes of ``configs/``. Times are of units that this run
@@ -78,7 +78,9 @@ _LEAST = {"dense": 20, "generator": 60}  # steps of a training below which it is
 _CLEAR = 0.05  # recall that hops bring at least where the generator takes them with short passages, too
 _STEP = 3.0  # a training step of the bi-encoder takes so many times the encoding of its texts
 _SETTINGS = 2.0
-"""How many times ranking the queries costs tuning hops: other temperatures meet most chains again."""
+"""The cost of tuning hops, in rankings of the queries: few, since other temperatures meet mostly the same
+chains.
+"""
 _SEARCH = 0.06  # a search of the generator for an input, as a share of a training step
 _PRIOR_BYTES, _PRIOR_SHARE, _IN_FLIGHT = 32, 0.25, 32
 """Bytes of priors for a row and a query in flight, their share of free memory, the most queries in flight."""
@@ -100,8 +102,6 @@ class _Fewer(Exception):  # noqa: N818
 
 
 class FitStages:
-    """Does the stages of a run."""
-
     def __init__(
         self, candidates: FitCandidates, facts: DataFacts, models: BaseModels, progress: FitProgress
     ):
@@ -109,7 +109,7 @@ class FitStages:
         self.options, self.output, self.pace = candidates.options, candidates.output, candidates.pace
         self.machine = candidates.machine
         self.notes: dict[str, str] = {}
-        """Stage -> what it came to, for page and card."""
+        """Stage -> its result in words, for page and card."""
 
     def training(self, stage: str) -> Path:
         """The folder of a training; each place of its stage has one."""
@@ -128,7 +128,7 @@ class FitStages:
                     _remove(path)
 
     def all(self) -> list[Stage]:
-        """The stages that data and models allow, in the order of what they are expected to gain."""
+        """The stages that data and models allow, in the order of their expected gain."""
         facts, encoder, writer = self.facts, self.models.biencoder, self.models.generator
         corpus = counted(facts.passages, "passage")
         stages = [Stage("bm25", "BM25", self._bm25)]
@@ -174,7 +174,7 @@ class FitStages:
     # What candidates cost, by what was measured; 0: nothing was.
 
     def _rank_seconds(self, like: str, queries: int = 0, inputs: float = 1.0) -> float:
-        """Seconds to rank dev queries (0: the first portion) with a system, by one that was measured."""
+        """Seconds to rank dev queries (0: the first portion), by the pace of a system that was measured."""
         return (queries or self.candidates.sizes[0]) * inputs * self.pace.of(f"rank {like}")
 
     @property
@@ -184,7 +184,7 @@ class FitStages:
 
     @property
     def _shard(self) -> int:
-        """Passages that are embedded again after a kill or the end of the time, at most."""
+        """How many passages a kill can cost: they are embedded again."""
         return min(4096, max(128, self.facts.passages // 64))
 
     def _embedding(self, name: str = "base") -> float:
@@ -202,7 +202,7 @@ class FitStages:
         return self.pace.of("step dense") or _STEP * 2 * ENCODER_BATCH * self.pace.of("embed")
 
     def _writer_step(self) -> float:
-        """Seconds of a step; before one was measured, twice one of the bi-encoder."""
+        """Seconds of a step; before one was measured, twice a step of the bi-encoder."""
         return self.pace.of("step generator") or 2.0 * self._encoder_step()
 
     def _writer_seconds(self) -> float:
@@ -293,7 +293,6 @@ class FitStages:
         return Stage(name, work, run, (of,), seconds, share=lambda _: share, aside=aside)
 
     def _has_links(self, folder: Path) -> bool:
-        """Whether the hops of a folder follow links."""
         hops = stored_hops(read_spec(folder), folder / MANIFEST)
         if hops is None or hops.steps != "ranked" or not self.facts.links:
             return False
@@ -334,7 +333,7 @@ class FitStages:
 
     def _fusion_stage(self, number: int, need: str) -> Stage:
         def run(_: float | None) -> str | None:
-            """Fuse, of the systems of each model, and of those without one, the one that finds most."""
+            """Fuse the best system of each model, and the best one without a model."""
             systems = self.candidates.systems
             if self.facts.unlabelled:  # nothing tells which are better: the last is kept
                 for pair in ((BM25, "base"), ("bm25-hops", "base-hops")):
@@ -352,7 +351,7 @@ class FitStages:
         return Stage(f"fusion {number}", "fusions of what there is", run, (need,))
 
     def _more_dev(self, allowance: float | None) -> None:
-        """Let the candidates that may be kept rank more queries, those that have fewest first."""
+        """Let the candidates that may be chosen rank more queries, first those that have ranked fewest."""
         begun, systems, portions = perf_counter(), self.candidates.systems, self.candidates.portions
         while (count := min(system.portions for system in systems.values())) < len(portions):
             behind = [system for system in systems.values() if system.portions == count]
@@ -419,7 +418,7 @@ class FitStages:
 
     @property
     def _writer_hops(self) -> int:
-        """Hops of the generator; with short passages several where hops were measured to help."""
+        """Hops of the generator: with short passages several where hops were measured to help."""
         if not self.facts.short:
             return self.facts.most_hops
         for name in ("dense", "base"):
@@ -430,12 +429,11 @@ class FitStages:
 
     @property
     def _epoch(self) -> int:
-        """Steps of an epoch of the generator."""
         return -(-self.facts.queries[TRAIN] // (8 if self._writer_hops > 1 else 16))
 
     @property
     def _teachers(self) -> list[str]:
-        """The bi-encoder that teaches, or none: the trained one, or else the one as it is."""
+        """The bi-encoder that teaches: the trained one, else the base; or none."""
         systems = self.candidates.systems
         return ["dense"] if "dense" in systems else ["base"] if "base" in systems else []
 
@@ -482,7 +480,7 @@ class FitStages:
         allowance: float | None,
         follows: Callable[[], float],
     ) -> Path:
-        """Train within a time: with all steps where they fit, else with as many as do; returns the model.
+        """Train with all steps where they fit, else with as many as do; returns the model.
 
         The first steps show how long one takes. A training that was cut off goes on with the steps that it
         was begun with. Where the machine gets slower, so that what ``follows`` takes longer, it ends earlier.
