@@ -119,7 +119,6 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
 
 
 def _shown(priors: Sequence[WeightedSource]) -> str:
-    """The priors whose weight is not 0."""
     named = [f"{p.source.name} {p.weight:g} (T {p.divisor:g})" for p in priors if p.weight]
     return ", ".join(named) or "generator alone"
 
@@ -128,16 +127,12 @@ PRIORS = Step("priors", tune_priors)
 
 
 def can_rescore(tuning: Tuning) -> bool:
-    """Whether the folder has a generator that has learned to rescore."""
     generator = generator_within(tuning.open(rescore=0))
     return generator is not None and generator.rescore_input is not None
 
 
 def tune_rescoring(tuning: Tuning) -> TuneChoice:
-    """Find the weight of the scores of passages that a generator has read to their end.
-
-    One search serves all weights.
-    """
+    """One search serves all weights."""
     count = tuning.grid.rescore_passages
     opened = tuning.open(rescore=0)
     generator = generator_within(opened)
@@ -192,10 +187,7 @@ Reading = tuple[list[Hit], list[float]]
 
 
 def tune_cross_encoder(tuning: Tuning) -> TuneChoice:
-    """Find the number of passages that a cross-encoder reads, and the weight of its logits.
-
-    Of settings of equal quality the fewest passages are taken, then the smallest weight.
-    """
+    """Of settings of equal quality the fewest passages are taken, then the smallest weight."""
     grid = tuning.grid
     opened: Callable[[], Any] = cache(tuning.open)
     dev, k, name = _inputs(tuning, lambda: opened().corpus)
@@ -260,7 +252,7 @@ CROSS_ENCODER = Step("rescoring", tune_cross_encoder)
 
 
 def tune_fusion(tuning: Tuning) -> TuneChoice:
-    """Find the weights of highest recall: steps of 0.1 that sum to one; of equal ones the most even."""
+    """The weights of highest recall: steps of 0.1 that sum to one; of equal ones the most even."""
     spec, file, k = tuning.spec, tuning.folder / MANIFEST, tuning.grid.k
     fusion = from_fields(Fusion, spec, file, "fusion")
     if fusion.method == "interleave":
@@ -312,7 +304,7 @@ FUSION = Step("fusion", tune_fusion)
 
 
 def tune_cut(tuning: Tuning) -> TuneChoice:
-    """Fit the cut; set F1 before is that of the whole rankings."""
+    """The value before is the set F1 of the whole rankings."""
     spec, dev = tuning.spec, tuning.dev
     depth = int(spec["depth"])
 
@@ -340,7 +332,6 @@ CUT = Step("cut", tune_cut)
 
 
 def refuse_untunable(fusion: Fusion) -> None:
-    """Refuse (ConfigError) a fusion that has no weights to find."""
     if fusion.method == "interleave":
         raise ConfigError(
             f"{Option('tune.runs')} finds weights, and interleaving takes none; choose "
@@ -369,12 +360,10 @@ def tune_run_weights(fusion: Fusion, dev: DevRuns, fuser: RunFusion, k: int) -> 
 
 
 def shown_weights(weights: Sequence[float] | None) -> str:
-    """Weights in a line."""
     return " ".join(f"{weight:g}" for weight in weights or ())
 
 
 def refuse_uncuttable(run: Run) -> None:
-    """Refuse (ConfigError) a run whose chains end already."""
     if run.steps == "dynamic":
         raise ConfigError(f"{run.path} is dynamic: its chains end by themselves. Cut a single or fixed run.")
 
@@ -382,11 +371,8 @@ def refuse_uncuttable(run: Run) -> None:
 def cut_run(run: Run, dev: DevRuns, name: str | None = None) -> tuple[Run, float, float, float]:
     """Fit a cut to the run of the same system for development queries, and cut a run with it.
 
-    ``name`` is what reports call the result; None: the name of the run, cut.
-
-    Returns:
-        The run, dynamic: its rankings are chains that are done; its passages a query; set F1 on the
-        development queries that the cut was fitted to; that with the known number of gold passages.
+    Returns the run, dynamic: its rankings are chains that are done; its passages a query; set F1 on the
+    development queries that the cut was fitted to; that with the known number of gold passages.
     """
     if not run.rankings:
         raise DataError("the run answers no query, so there is nothing to cut: retrieve again.", run.path)
