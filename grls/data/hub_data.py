@@ -72,7 +72,7 @@ def local_folder(name: str) -> str:
 
 
 def _write(folder: Path, name: str, sets: Mapping[str, Any], chosen: str) -> None:
-    """Write a data set; ``sets``: configuration -> split -> rows."""
+    """``sets``: configuration -> split -> rows."""
     corpus = chosen or ("corpus" if "corpus" in sets else next(iter(sets)) if len(sets) == 1 else "")
     if corpus not in sets:
         raise ConfigError(
@@ -92,7 +92,7 @@ def _write(folder: Path, name: str, sets: Mapping[str, Any], chosen: str) -> Non
 
 
 def _passages(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The objects of ``corpus.jsonl``; passages without ids are numbered."""
+    """Passages without ids are numbered."""
     for n, row in enumerate(rows):
         label = f"row {n}"
         name, text, fields = entry_parts(None, row, label, CORPUS_FORM)

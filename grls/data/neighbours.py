@@ -1,7 +1,7 @@
-"""A file of the nearest passages of each passage, for memorisation and for chains of passages.
+"""A file of the nearest passages of each passage (:mod:`grls.retrieve.neighbours` computes them).
 
-:mod:`grls.retrieve.neighbours` computes them. One safetensors file holds the matrix of passage numbers. Its
-metadata hold the fingerprint of the corpus and the retriever that ranked the passages.
+One safetensors file holds the matrix of passage numbers. Its metadata hold the fingerprint of the corpus and
+the retriever that ranked the passages.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ class Neighbours:
 
     @classmethod
     def of_lists(cls, lists: list[list[int]], k: int, by: str) -> Neighbours:
-        """Neighbours from a list of at most k passage numbers for each of N passages."""
         numbers = np.full((len(lists), k), _NONE, dtype=np.int32)
         for row, nearest in enumerate(lists):
             numbers[row, : len(nearest)] = nearest
@@ -46,7 +45,6 @@ class Neighbours:
 
     @classmethod
     def read(cls, path: str | Path, corpus: Corpus) -> Neighbours:
-        """Read a file of :meth:`write` for this corpus."""
         file = Path(path)
         remedy = "make it with `grls prepare neighbours`"
         if not file.is_file():
@@ -69,12 +67,11 @@ class Neighbours:
         return cls(numbers, metadata["by"])
 
     def write(self, path: str | Path, corpus: Corpus) -> None:
-        """Write the neighbours of the passages of ``corpus``, atomically."""
         with atomic_path(path) as temporary:
             save_file({_NAME: self.numbers}, temporary, {"corpus": corpus.fingerprint, "by": self.by})
 
     def of(self, number: int, most: int | None = None) -> list[int]:
-        """The numbers of the nearest passages of a passage, the nearest first, at most ``most``."""
+        """At most ``most``, the nearest first."""
         row: list[int] = self.numbers[number, :most].tolist()
         return [other for other in row if other != _NONE]
 

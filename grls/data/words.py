@@ -8,7 +8,7 @@ If a script puts spaces between words, a word is a run of letters, marks and dig
 spaces (Han, kana, Thai, Lao, Khmer, Burmese, Tibetan, …) or put them between longer units (Hangul). Their
 words are pairs of neighbouring characters, as in Lucene's ``CJKAnalyzer``, and a single character is a word.
 The script is decided for each character, so a text may mix scripts. A symbol beyond ASCII (an emoji, ``€``)
-is a word, and so is a word with the signs at its end (``c++`` beside ``c``). A letter that an apostrophe
+is a word; so is a word with the signs at its end (``c++`` and ``c``). A letter that an apostrophe
 joins to a word (the s of ``owl's``) is none. The language selects function words and a stemmer
 (:class:`Analyzer`).
 """
@@ -90,8 +90,6 @@ _STEM = Option("analyzer.stem", python="analyzer=Analyzer(stem=…)")
 
 
 class PassagesByNumber(Protocol):
-    """Passages by their numbers: a corpus, or a list."""
-
     def __len__(self) -> int: ...
 
     def __getitem__(self, number: int, /) -> Passage: ...
@@ -140,7 +138,7 @@ class Analyzer:
 
     @classmethod
     def guessed(cls, passages: PassagesByNumber) -> Analyzer:
-        """The default analyzer with a language that is guessed from passages, without a warning."""
+        """Without a warning."""
         return cls(_guessed(passages) or "en")
 
     def in_english(self) -> Analyzer:
@@ -148,7 +146,7 @@ class Analyzer:
         return replace(self, language="en") if self.language == "auto" else self
 
     def settings(self) -> dict[str, str | bool]:
-        """The settings that differ from English without stemming, for manifests."""
+        """Only settings that differ from English without stemming."""
         usual = {"language": ("auto", "en"), "stem": (False,), "stop_words": (True,)}
         return {name: value for name, value in vars(self).items() if value not in usual[name]}
 
@@ -189,9 +187,7 @@ USUAL = Analyzer()
 def fold(text: str, turkish: bool = False) -> str:
     """A text in one normal form, so that variants of case, optional marks and digits become equal.
 
-    Args:
-        text: The text.
-        turkish: ``I`` is the capital of ``ı``; otherwise ``ı`` becomes ``i``.
+    ``turkish``: ``I`` is the capital of ``ı``; otherwise ``ı`` becomes ``i``.
     """
     if text.isascii() and not turkish:
         return text.lower()
@@ -261,7 +257,6 @@ def _guessed(passages: PassagesByNumber) -> str | None:
 
 
 def nothing_found(queries: int, empty: int, source: str) -> str:
-    """The warning that ``empty`` of so many queries share no word with the corpus."""
     corpus = "the corpus" if is_temporary(source) else source
     return (
         f"{counted(empty, 'query shares', 'queries share')} no word with {corpus}, of {queries:,} asked: "
@@ -271,7 +266,6 @@ def nothing_found(queries: int, empty: int, source: str) -> str:
 
 
 def _pieces(word: str) -> list[str]:
-    """A word without white space, split before each character of an unspaced script."""
     if word.isascii():
         return [word]
     category = unicodedata.category
