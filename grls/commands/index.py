@@ -256,7 +256,6 @@ def make_cut(retriever: str, *, output: str, depth: int = 20, search: SearchOpti
 
 
 def _compose(compose: Callable[..., Retriever], output: str, *arguments: Any) -> None:
-    """Write the folder, and print its kind."""
     retriever = compose(output, *arguments)
     described, passages = retriever.describe(), counted(len(retriever.corpus), "passage")
     label = described.name  # of most composed retrievers it names the kind already

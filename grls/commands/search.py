@@ -99,13 +99,10 @@ def search_command(
 
 
 class _Form(NamedTuple):
-    """The form in which passages are printed: as JSON, with metadata."""
-
     as_json: bool
     metadata: bool
 
     def record(self, hit: Hit) -> dict[str, object]:
-        """A hit as a JSON object."""
         metadata = {"metadata": dict(hit.metadata)} if self.metadata else {}
         return hit._asdict() | hop_and_links(hit) | metadata
 
