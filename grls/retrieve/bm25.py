@@ -163,7 +163,7 @@ class BM25Retriever:
         return self
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write a folder with the passages and the analyzer; the index is built at each opening."""
+        """Write a folder; the index is built again at each opening."""
         content = {**recorded(self.options), "analyzer": recorded(self.analyzer)}
         with atomic_folder(folder, MANIFEST) as new:
             self.corpus.write(corpus_file(new))

@@ -38,14 +38,11 @@ class Building:
     """Options of building a folder.
 
     Args:
-        output: The folder; an earlier one there is replaced.
+        output: An earlier folder there is replaced.
         kind: The kind, or one of :data:`VARIANTS`.
-        index: Options of the index of a generator.
-        limits: Length limits of texts.
         batch_size: Passages encoded together.
-        device: Device of the encoder.
-        similarity: The similarity of a bi-encoder; None: that of its model.
-        workers: Workers that share the work; None: none.
+        device: Where passages are encoded.
+        similarity: That of a bi-encoder; None: as its model says.
     """
 
     output: str

@@ -133,7 +133,6 @@ def _members(spec: dict[str, Any], folder: Path) -> Iterator[Path]:
 
 
 def _check_answers(retriever: Retriever, folder: Path) -> None:
-    """Retrieve with the texts of a few passages, and check the form of the hits."""
     corpus = retriever.corpus
     numbers = sorted({0, len(corpus) // 2, len(corpus) - 1})[:_QUERIES]
     queries = []

@@ -51,18 +51,15 @@ MEMBERS = "members"
 
 
 def upload(folder: str | Path, repository: str, private: bool = False, card: str | None = None) -> str:
-    """Upload a self-contained copy of a retriever folder as a model repository, made where it is missing.
+    """Upload a self-contained copy of a retriever folder, and return the address.
 
-    What the repository held before is replaced.
+    The repository is made where it is missing; what it held before is replaced.
 
     Args:
         folder: The retriever folder.
         repository: The name of the repository: ``user/name``.
         private: Whether a new repository is private.
         card: The model card; None: the ``README.md`` of the folder, if there is one.
-
-    Returns:
-        The address.
     """
     with temporary(Path(tempfile.gettempdir()) / "grls-upload") as scratch:
         pack_folder(folder, scratch / NEW)
@@ -206,7 +203,6 @@ def write_packed(root: Path, output: str | Path, new: Path, link: bool = False) 
             )
 
     def copied(path: Path) -> str:
-        """The path of the copy of a folder or corpus, which is copied once."""
         source = followed(path).resolve()
         if source in copies:
             return copies[source]
@@ -317,7 +313,6 @@ def card_text(
 
 
 def card_of(retriever: Retriever, folder: str | Path, name: str, options: CardOptions) -> str:
-    """The card in the folder of a retriever, or a new one if options are given."""
     written = Path(folder) / CARD
     if options == CardOptions() and written.is_file():
         return written.read_text(encoding="utf-8")
@@ -351,7 +346,6 @@ def _numbers(content: dict[str, Any]) -> dict[str, float]:
 
 
 def _table(figures: Figures) -> str:
-    """Shares of 1 stand in points, as in all other tables."""
     names = list(dict.fromkeys(name for row in figures.values() for name in row))
     lines = [["system", *names], ["---", *["---:"] * len(names)]]
     for system, row in figures.items():

@@ -100,7 +100,6 @@ def reachable(
 
 
 def check_counts(**counts: Any) -> None:
-    """Refuse counts that are no whole numbers, or below 1, by the name of their option."""
     for name, value in counts.items():
         try:
             fitted(value, Count)
@@ -109,7 +108,6 @@ def check_counts(**counts: Any) -> None:
 
 
 def with_evidence_text(query: Query, evidence: Sequence[Passage]) -> str:
-    """The text of a query with the titles and texts of its evidence appended."""
     parts = [query.text, *(part for passage in evidence for part in (passage.title, passage.text))]
     return " ".join(part for part in parts if part)
 

@@ -56,10 +56,8 @@ class RetrieverRun:
     def save(self, output: str, name: str | None = None, share: Elsewhere | None = None) -> str:
         """Retrieve and save, and return a line about the files. A killed run is resumed.
 
-        Args:
-            output: Path of the results, without ending.
-            name: Name of the run in reports; None: a name from the system and the steps.
-            share: Retrieves by workers; None: this process retrieves.
+        ``output`` is a path without ending; ``name`` None: a name from the system and the steps. ``share``
+        retrieves by workers.
         """
         info = self.info(name)
         if share is not None:  # workers choose their search
@@ -118,7 +116,6 @@ class RetrieverRun:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def _filters(self) -> dict[str, str | None]:
-        """The contents of the filters that stand in files."""
         metadata = [query.metadata for query in self.queries] if self.filter.queries else []
         allow = self.filter.allow
         return {

@@ -282,7 +282,6 @@ def recorded(options: Any) -> dict[str, Any]:
 
 
 def relative(path: str | Path, folder: str | Path) -> str:
-    """The path of a member, relative to a folder, as its ``grls.json`` holds it."""
     member = Path(path).resolve()
     with suppress(ValueError):  # it is on another drive of Windows
         member = Path(os.path.relpath(member, Path(folder).resolve()))
@@ -314,7 +313,6 @@ def member_slots(spec: Any, path: list[str]) -> Iterator[tuple[Any, Any]]:
 
 
 def write_checksums(folder: str | Path) -> None:
-    """Hidden files have none."""
     root = Path(folder)
     files = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
     named = [file for file in files if not any(part.startswith(".") for part in file.parts)]

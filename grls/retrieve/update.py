@@ -2,8 +2,7 @@
 
 A kind whose folder holds passages in a form of its own has a classmethod ``update(folder, output, changes)``,
 which writes the changed folder. A composite becomes a self-contained copy (:mod:`grls.retrieve.hub`) whose
-members are changed; the folders that it named stay unchanged. The new folder has a temporary name until it is
-complete.
+members are changed; the folders that it named stay unchanged.
 """
 
 from __future__ import annotations

@@ -123,13 +123,12 @@ class Fusion:
 
 
 def _linked(fused: list[Hit], rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """The hits with the links that the first ranking has, which has any of them."""
+    """The hits with the links of the first ranking that has any."""
     links = {hit.id: hit.links for hits in reversed(rankings) for hit in hits if hit.links}
     return [FullHit.of(hit, links=links[hit.id]) if hit.id in links else hit for hit in fused]
 
 
 def interleave(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """One passage of each ranking in turn, from the top; each passage once, where it comes first."""
     ranks = _best_ranks(rankings)
     return [Hit(passage, 1 / rank) for rank, passage in enumerate(sorted(ranks, key=ranks.__getitem__), 1)]
 
@@ -215,7 +214,6 @@ def tune_weights(members: int, fusion: Fusion, measure: Callable[[Fusion], Value
 
 
 def _best_ranks(rankings: Sequence[Sequence[Hit]]) -> dict[str, tuple[int, int]]:
-    """Passage -> its best rank, and the first member that gives it that rank."""
     ranks: dict[str, tuple[int, int]] = {}
     for member, hits in enumerate(rankings):
         for rank, hit in enumerate(hits):
@@ -281,13 +279,11 @@ class _Fused:
 
 
 class FusionRetriever(_Fused):
-    """Single-step retrieval by several retrievers.
+    """Single-step retrieval by at least two retrievers; another fusion may be one of them.
 
-    Args:
-        members: At least two; another ensemble may be one.
-        fusion: Options of the fusion; None interleaves.
-        depth: Number of hits of each member that give scores (``rrf``, ``sum``); None: 20. It does not follow
-            k, so neither does a score. Hits of members beyond it stand last, in turn, with the lowest score.
+    ``depth`` hits of each member give scores (``rrf``, ``sum``; None: 20). It does not follow k, so neither
+    does a score. Hits of members beyond it stand last, in turn, with the lowest score. ``fusion`` None
+    interleaves.
     """
 
     tuned_by = ("grls.tune.priors:FUSION",)
@@ -339,12 +335,9 @@ class FusionRetriever(_Fused):
 
 
 class FusedChains(_Fused):
-    """Multi-step retrieval by several multi-step retrievers; their best chains are fused.
+    """Multi-step retrieval by at least two retrievers; their best chains are fused.
 
-    Args:
-        members: At least two.
-        fusion: Options of the fusion of their passages, ranked by hop; None interleaves.
-        length: Length of a fused chain (dynamic setting).
+    ``fusion`` is of their passages, ranked by hop; None interleaves. ``length`` is that of a fused chain.
     """
 
     def __init__(self, members: Sequence[FindsChains], fusion: Fusion | None = None, length: Length = "mean"):

@@ -51,7 +51,6 @@ class DecodesPlans:
 
     @property
     def lets_join(self) -> bool:
-        """It decodes in slots."""
         generator = _generator(self)
         return generator.trees is not None and not generator.options.compile
 
@@ -100,7 +99,6 @@ class _Request:
 
     @property
     def later(self) -> bool:
-        """Whether it is a later hop."""
         return bool(self.decoding.passages)
 
 
@@ -122,7 +120,6 @@ class _PlanRun:
         self._wide: list[_Request] = []  # those that wait for wider ones
 
     def run(self) -> None:
-        """Search, with as many slots as are needed, until no retrieval is left."""
         codec = self._generator.codec
         longest = max(codec.limits.input, len(codec.model_input([])) + codec.limits.query)
         while wanted := self._wanted():
@@ -167,7 +164,6 @@ class _PlanRun:
         return queries
 
     def _may_enter(self) -> int:
-        """The number of later hops that may enter now."""
         self._inside = [request for request in self._inside if not self.gone(request)]
         inside = sum(request.later for request in self._inside)
         first = inside < len(self._inside) or self._source.waiting() > 0

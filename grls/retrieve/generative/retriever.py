@@ -290,9 +290,7 @@ class GenerativeRetriever(DecodesPlans):
     def save_pretrained(self, folder: str | Path, ranges: PrefixRanges | None = None) -> None:
         """Write the whole retriever to one folder, atomically; an earlier one there is replaced.
 
-        Args:
-            folder: The folder.
-            ranges: How to cut the index into prefix ranges; None: it stays whole.
+        ``ranges``: how to cut the index into prefix ranges; None: it stays whole.
         """
         if is_packed(self.model):
             raise ConfigError(
@@ -341,7 +339,7 @@ class GenerativeRetriever(DecodesPlans):
 
     @classmethod
     def update(cls, folder: Path, output: Path, changes: Changes) -> ChangedCount:
-        """Write a changed folder, whose index is not built again."""
+        """The index is not built again."""
         opened = cls.from_pretrained(folder, "cpu")
         if changes.remove:
             opened.remove(changes.remove, adding=changes.add is not None)
@@ -416,7 +414,7 @@ class GenerativeRetriever(DecodesPlans):
 
     @property
     def reads_on(self) -> bool:
-        """Whether the input of a hop is read on from where that of the hop before ended."""
+        """Whether the input of a hop begins with that of the hop before."""
         return isinstance(self.trees, CausalTrees)
 
     @property
@@ -449,7 +447,6 @@ class GenerativeRetriever(DecodesPlans):
         return self.codec.queries(ids, texts, self.options.truncate_queries)
 
     def sequences(self, passages: Sequence[int]) -> list[TokenIds]:
-        """The token sequences of passages, title and text."""
         if self.spans is None:
             return [self.index.tokens(passage) for passage in passages]
         return self.codec.passages(self.corpus.passages(passages))
@@ -477,16 +474,11 @@ class GenerativeRetriever(DecodesPlans):
         subsets: Sequence[Subset | None] = (),
         prior: Prior | None = None,
     ) -> list[list[ScoredPassage]]:
-        """Decode any number of inputs, and rescore the best passages if the options ask for it.
+        """Decode any number of inputs (token ids), and rescore the best passages if the options ask for it.
 
-        Args:
-            inputs: Model inputs as token ids.
-            k: Largest number of passages for each input.
-            exclude: For each input, numbers of passages that it may not retrieve; where passages are written
-                whole, their copies are excluded as well.
-            label: The text of the progress bar.
-            subsets: For each input, the passages that it may retrieve (:meth:`subsets`); empty: all.
-            prior: Prior over the passages for these inputs.
+        Each input gets at most k passages of its subset (:meth:`subsets`; empty: all) but those in
+        ``exclude``; where passages are written whole, their copies are excluded as well. ``label`` is for the
+        progress bar.
         """
         depth = self.options.rescore
         if depth:
@@ -773,18 +765,13 @@ def rescored(ranking: Sequence[ScoredPassage], odds: Floats, weight: float) -> l
     """Rank passages by score and log-odds.
 
     The search gives the C best passages of a query scores s(x). The generator reads each to its end and gives
-    it log-odds a(x) (:mod:`grls.models.head`). With w the weight,
+    it log-odds a(x) (``[C]``, nats; :mod:`grls.models.head`). With w the weight,
 
         score(x)  =  s(x) + w a(x) + c,    c = log sum over candidates of exp s  -  log sum of exp (s + w a),
 
     so the total probability of the candidates does not change. Other passages follow, with scores no higher
     than those of the candidates, so that a ranking does not depend on the number of hits. In chains this
     holds at every hop: scores stay log-probabilities, and DONE is rescored like a passage.
-
-    Args:
-        ranking: The passages of a query by the search, best first.
-        odds: ``[C]`` log-odds (nats) of the first C passages.
-        weight: The weight w.
     """
     count = len(odds)
     if not count:
@@ -874,7 +861,6 @@ def _sums(folder: Path, corpus: Corpus) -> dict[str, str]:
 
 
 def _fingerprints(codec: Codec, corpus: Corpus, words: int | None) -> tuple[str, str]:
-    """The fingerprints that tie an index to its codec and to its corpus, or to its spans of so many words."""
     spans = "" if words is None else f" spans of {words} words by script"
     return codec.fingerprint(), corpus.fingerprint + spans
 

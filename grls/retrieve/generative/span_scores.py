@@ -126,14 +126,13 @@ def candidates(frontier: Frontier, reach: Reach, k: int, prior: Floats | None = 
 
 
 class PassageScores(NamedTuple):
-    """Scores of the candidates of a query, with DONE as the last candidate; each ``[C]``.
+    """Scores of the candidates of a query, DONE last; each ``[C]``.
 
     Attributes:
-        passages: Their numbers, ascending.
+        passages: Numbers, ascending.
         plain: Log-probabilities (nats): T = 1.
         mean: Log of the power mean for T, times n, over T.
         prior: Weighted log-probabilities of the priors (nats).
-        tiers: Their tiers.
     """
 
     passages: Ints

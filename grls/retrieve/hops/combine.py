@@ -59,10 +59,9 @@ _CERTAIN = 1e-9
 class Sum:
     """Chain beams of some queries by the sum of the scores of their hops.
 
+    ``chains`` is C; ``branch`` is W, the end among them.
+
     Args:
-        queries: Number of queries.
-        chains: C.
-        branch: W, the end among them.
         sets: Merge chains of the same passages in different orders, into the likeliest order.
         bounded: Scores are log-probabilities, so a chain that goes on gets no better. Else a query ends when
             C chains have ended.
@@ -144,11 +143,9 @@ class Mean(Sum):
 
 @dataclass
 class Marginal:
-    """Passages of some queries by the probability that a chain holds them.
+    """Passages of some queries by the probability that a chain holds them; ``chains`` is C.
 
     Args:
-        queries: Number of queries.
-        chains: C.
         temperature: Temperature of the softmax over the scores of a hop.
         least: A query whose chains have less probability than this takes no further hop.
         distinct: Counts the different ones among passages; a chain holds one of those that are equal.
@@ -238,7 +235,6 @@ class Marginal:
                 ]
 
     def rankings(self, k: int) -> list[list[Hit]]:
-        """The likeliest first, with the links to them."""
         rankings = []
         for mass, beyond, last in zip(self.mass, self._beyond, self._last, strict=True):
             hits = after_hops(mass, beyond, k, self.distinct)

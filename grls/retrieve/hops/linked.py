@@ -35,12 +35,8 @@ _MOST_PASSAGES = 20
 class LinkPrior:
     """Shares out a part of the probability of hops among the passages that are named.
 
-    Args:
-        retriever: The retriever of the hops.
-        temperature: Temperature of the softmax over the scores of a hop.
-        named: λ of the first hop, from 0 to 1.
-        linked: λ of later hops.
-        fields: The metadata fields whose texts are names, besides the titles.
+    ``named`` is λ of the first hop, ``linked`` that of later ones. Titles are names, and so are the texts of
+    the metadata ``fields``. ``temperature`` is that of the softmax over the scores of a hop.
     """
 
     retriever: Retriever

@@ -253,17 +253,14 @@ class RankedHops(_HopByHop):
 
     A hop has n = 20 hits, and hop h 20 to 19 + h: of 19 + h passages those of the evidence are left out. n
     does not depend on k, so neither does P(d), and a ranking for a smaller k is the beginning of that for a
-    larger one. Where hops find no more different passages than there are hops and nothing ends chains, every
-    chain holds every passage: each P(d) is 1, and equal ones keep the order of the first hop. Where k exceeds
-    the passages of all hops, further passages of a single step follow
-    (:func:`~grls.retrieve.hops.combine.after_hops`).
+    larger one. Further passages come from a single step (:func:`~grls.retrieve.hops.combine.after_hops`).
 
     Args:
         retriever: Retrieves the passages of a hop.
         hops: The options ``max``, ``chains`` (null: 5), ``temperature``, ``evidence``,
             ``done``, ``onward``, ``stop`` and the bias on DONE.
         memory: Cache of the hits of hops, for the same queries with another temperature and otherwise equal
-            options; None: no cache.
+            options.
         stop: The stop rule; None: that of the options.
     """
 
@@ -331,8 +328,8 @@ class RankedHops(_HopByHop):
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query, the likeliest first; ``allow`` is the filter of every hop.
 
-        The score P(d) has nine digits, is between 0 and 1 except for the share of dropped chains, and is the
-        same for every k. Passages that no hop has among its best stand last, in the order of a single step.
+        The score P(d) has nine digits and is the same for every k. It is between 0 and 1 except for the share
+        of dropped chains.
         """
         check_counts(k=k)
         groups = self._groups(queries, allow)

@@ -1,8 +1,7 @@
 """The search by hops: one loop over the chains that go on.
 
-At each hop a finder finds the passages that may come next in every chain
-(:mod:`grls.retrieve.hops.finders`), the stop rule weighs them and the end (:mod:`grls.retrieve.hops.stop`),
-and a combiner makes longer chains and drops some (:mod:`grls.retrieve.hops.combine`).
+At each hop a finder finds what may come next in every chain, the stop rule weighs it and the end, and a
+combiner makes longer chains and drops some.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ class HopSearch:
         hits: Number of passages of which a hop chooses.
         more: Ask for one passage more in each hop, since a hop may find those of its chain again.
         repeat: Allow a passage twice in a chain.
-        prior: Weighs the hits of each hop by links; None: scores alone decide.
+        prior: Weighs the hits of each hop by links.
         memory: Cache of hits, for the same queries with another bias or temperature and otherwise equal
-            options; None: no cache.
+            options.
     """
 
     finder: Finder
@@ -70,12 +69,8 @@ class HopSearch:
     ) -> Iterator[SoFar]:
         """The chains after every hop, each with the score of its hops so far.
 
-        Args:
-            queries: The queries.
-            allow: The filter of every hop.
-            combiner: Combines hops to chains; None: one of :attr:`make_combiner`.
-            beyond: Passages of a single step that ``combiner`` gets after the first hop, if these are more
-                than the hop finds.
+        ``beyond`` passages of a single step go to ``combiner`` (None: one of :attr:`make_combiner`) after the
+        first hop, if these are more than the hop finds.
         """
         queries = queries_of(queries)
         find = self.finder.start(queries, allow)

@@ -39,10 +39,7 @@ from grls.retrieve.registry import Opening, load_named
 class PriorSource(Protocol):
     """Scores of all passages.
 
-    Attributes:
-        name: Its name in manifests.
-        temperature: Default temperature T.
-        knows_done: Whether it also scores DONE, as a passage after the last one.
+    ``temperature`` is the default T; with ``knows_done`` DONE is scored as a passage after the last one.
     """
 
     name: str
@@ -204,13 +201,9 @@ def prior_of(
 ) -> Prior:
     """The prior of the search for Q queries, from sources.
 
-    Args:
-        priors: The sources; those of weight 0 have no effect.
-        queries: The queries.
-        evidence: The evidence of each query so far.
-        done: The number of DONE in the index, which follows the last passage.
-        done_share: Log-probability of DONE in sources that do not know DONE (nats).
-        normalized: See :class:`~grls.decode.prior.Prior`.
+    Sources of weight 0 have no effect. ``done`` is the number of DONE, which follows the last passage;
+    sources that do not know it give it the log-probability ``done_share``. ``normalized``: see
+    :class:`~grls.decode.prior.Prior`.
     """
 
     def log_weights(scores: LogWeights, prior: WeightedSource, numbers: Ints) -> Floats:

@@ -59,12 +59,11 @@ Measure = Callable[[Setting], Quality]
 
 @dataclass(frozen=True)
 class Tried:
-    """The values to try, besides weight 0.
+    """The values to try, besides weight 0; weights are above 0.
 
     Attributes:
-        weights: Weights of every prior, above 0.
         temperatures: Factors on the default temperature of a prior, tried with each weight.
-        empty: Weights with which the score under an empty prompt is subtracted, above 0.
+        empty: Weights with which the score under an empty prompt is subtracted.
     """
 
     weights: tuple[float, ...]
@@ -112,7 +111,7 @@ def tune_together(
     the grid has fewer: the higher ``order`` wins, then the smaller weights.
 
     Args:
-        choices: The choices of each prior (:meth:`Tried.choices`); the grid is all their combinations.
+        choices: The choices of each prior; the grid is all their combinations.
         measure: Searches with a setting, adds the passages to the pool, and returns the quality.
         pool: The passages of all searches.
         lightest: Take the smallest weights whose recall is within one standard error of the best (of the mean
@@ -188,16 +187,10 @@ def tune_in_turn(choices: Sequence[Sequence[WeightedSource]], measure: Measure) 
 
 
 class Pool:
-    """The passages of all searches for a set of queries, with the parts of their scores.
+    """The passages of all searches for Q queries, with the parts of their scores.
 
-    Args:
-        generator: The generator.
-        queries: Q queries.
-        gold: The gold passages of each query.
-        k: Cut-off of the recall.
-        choices: The choices of each prior (:meth:`Tried.choices`).
-        evidence: The evidence of each query; empty: none.
-        capped: Recall is the share of the gold passages that k hits can hold.
+    ``k`` is the cut-off of the recall; ``capped``: it is the share of the gold passages that k hits can hold.
+    ``choices`` are those of each prior.
     """
 
     def __init__(
@@ -273,13 +266,13 @@ class Pool:
                 self._right[query, :count][np.isin([*passages], list(gold))] = 1 / limit
 
     def as_good(self, setting: Setting, best: Setting) -> bool:
-        """Whether a setting's recall is within one standard error of that of ``best``, by the pool."""
+        """By the pool, whether a setting's recall is within one standard error of that of ``best``."""
         differences = self._right_of(best).sum(axis=1) - self._right_of(setting).sum(axis=1)
         error = differences.std(ddof=1) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
         return bool(differences.mean() <= error + 1e-9)
 
     def quality(self, setting: Setting) -> Quality:
-        """Recall and nDCG of the k best of each query's pool under a setting."""
+        """Of the k best of each query's pool under a setting."""
         right = self._right_of(setting)
         gains: Floats = (right > 0) @ (1 / np.log2(np.arange(2, right.shape[1] + 2)))
         return Quality(float(right.sum(axis=1).mean()), float((gains / self._ideal).mean()))

@@ -92,13 +92,7 @@ _TOGETHER = 256
 class RescoredRetriever:
     """Ranks the best passages of a retriever by the logits of a cross-encoder.
 
-    Args:
-        retriever: The first retriever.
-        encoder: The cross-encoder.
-        rereading: Number of passages, and the weight of logits.
-        name: Name of the cross-encoder in manifests.
-        batch_size: Pairs read together.
-        truncate_queries: Cut queries that are too long; false refuses them.
+    ``name`` is that of the cross-encoder in manifests. ``batch_size`` pairs are read together.
     """
 
     kind = "rescored"
@@ -228,7 +222,7 @@ class RescoredRetriever:
     def read(
         self, queries: Sequence[Query], passages: int, evidence: Sequence[Sequence[Passage]] | None = None
     ) -> list[tuple[list[Hit], list[float]]]:
-        """The first retriever's hits of each query, or of the hop after its evidence, and their logits."""
+        """Hits of the first retriever (or of the hop after the evidence), and their logits."""
         if evidence is None:
             rankings = self.retriever.retrieve(queries, passages)
             return list(zip(rankings, self._logits(queries, rankings), strict=True))
