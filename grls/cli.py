@@ -124,7 +124,6 @@ VERBS = {
             "rescored": Verb(
                 "a retriever whose best passages a cross-encoder rescores", "index:make_rescored"
             ),
-            "cut": Verb("a retriever whose rankings end as sets", "index:make_cut"),
             "bm25": Verb("BM25 over a corpus", "index:make_bm25"),
             "split": Verb("cut an index into prefix ranges, in several processes", "index:split_index"),
             "update": Verb("add passages to a retriever folder, remove passages, merge", "index:update"),

@@ -82,7 +82,6 @@ def _indexing() -> list[tuple[str, ...]]:
         ("index rescored", "index", "rescored", "IN/bm25", "--model=IN/encoder", MADE),
         ("index hybrid", "index", "hybrid", "IN/generative", prior, MADE),
         ("index hops", "index", "hops", "IN/generative", "--hops.steps=fixed", "--hops.max=2", MADE),
-        ("index cut", "index", "cut", "IN/dense", "--depth=4", MADE),
         ("index split", "index", "split", "IN/generative", "--processes=false", MADE),
         ("index update to another", "index", "update", "IN/generative", *ids, "--merge=true", MADE),
     ]  # fmt: skip
@@ -143,7 +142,7 @@ def _changing() -> list[Command]:
     tune = ("tune", "OUT", DATA, TRAIN, "--limit=6", CPU, "--grid.prior_weights=[1.0]", "--grid.hops=[1, 2]")
     tuned = {
         "hybrid": ("generative", "dense"), "hops": ("generative",), "fusion": ("bm25", "dense"),
-        "cut": ("dense",), "rescored": ("dense", "encoder"),
+        "rescored": ("dense", "encoder"),
     }  # fmt: skip
     made = [
         Command(f"tune {kind}", partial(_line, tune), copied=(kind, *members))
