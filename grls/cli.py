@@ -92,7 +92,6 @@ VERBS = {
                 "BrowseComp-Plus: question -> web pages", "judged", "browsecomp_plus"
             ),
             "qrecc": _data_set("QReCC: a conversation's question -> passages", "judged", "qrecc"),
-            "neighbours": Verb("the nearest passages of each passage", "neighbours:neighbours"),
             "propositions": Verb("statements of one fact each, as keys", "propositions:propositions"),
             "pseudo-queries": Verb(
                 "queries for passages without any, by a query generator", "propositions:pseudo_queries"

@@ -59,7 +59,6 @@ def _preparing() -> list[tuple[str, ...]]:
         ("prepare beir", "prepare", "beir", "--raw=IN/data", "--out=OUT"),
         ("prepare texts", "prepare", "texts", "--raw=IN/texts", "--out=OUT", "--least_words=5",
          "--shares=[0.3, 0.3, 0.3]"),
-        ("prepare neighbours", "prepare", "neighbours", DATA, "--retriever=IN/bm25", "--k=2", MADE),
         ("prepare propositions", "prepare", "propositions", DATA, "--model=IN/llama", "--max_new_tokens=20",
          "--batch_size=2", CPU, MADE),
         ("prepare pseudo-queries", "prepare", "pseudo-queries", DATA, "--model=IN/generator/model",
