@@ -13,7 +13,7 @@ priors that look ahead for a generator, ``hops/`` retrieves hop by hop, ``fusion
 ``rescored/`` rescores the best passages of a ranking with a cross-encoder.
 
 ``update`` adds and removes passages of a folder of any kind. ``run`` retrieves for the queries of a data set
-and saves the run. ``neighbours`` retrieves the neighbours of each passage; ``judge`` opens a retriever that
+and saves the run. ``judge`` opens a retriever that
 judges passages or queries. ``folder_check`` checks every invariant of a folder and its members. ``hub`` makes
 a self-contained copy of a folder with its card, and uploads and downloads it by the names of ``hub_names``.
 
