@@ -1,4 +1,4 @@
-"""The hits of a search, by whatever kind of retriever: those of its best chain, or else of its ranking."""
+"""The hits of a search by any kind of retriever: those of its best chain, or else of its ranking."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from grls.runs.trec import falling
 def numbered_hits(chain: Chain) -> list[Hit]:
     """The passages of a chain, each with its hop; a passage that two hops found stands there twice.
 
-    Scores are those of :func:`~grls.runs.trec.chain_ranking`: falling sums of the scores of the hops so far.
+    Scores are falling sums, as of :func:`~grls.runs.trec.chain_ranking`.
     """
     scores = falling(list(accumulate(hit.score for hit in chain.hits)))
     hops = enumerate(zip(chain.hits, scores, strict=True), 1)
@@ -26,7 +26,7 @@ def numbered_hits(chain: Chain) -> list[Hit]:
 def search_hits(
     retriever: Retriever, queries: Sequence[Query | str], k: int, allow: Allow = None
 ) -> list[list[Hit]]:
-    """The result of a search for each query: at most k passages of the best chain, or else of the ranking."""
+    """For each query, at most k passages of the best chain, or else of the ranking."""
     if not returns_chain(retriever):
         return retriever.retrieve(queries, k, allow)
     check_counts(k=k)

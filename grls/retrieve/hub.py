@@ -147,10 +147,8 @@ def _as_ours(error: Exception, repository: str, action: str, revision: str | Non
 def pack_folder(folder: str | Path, output: str | Path, link: bool = False) -> None:
     """Write a self-contained copy of a retriever folder, atomically.
 
-    Args:
-        folder: The retriever folder; of a link, the folder that it leads to.
-        output: The copy; an earlier retriever there is replaced. It may be the folder itself.
-        link: Copy only what is in temporary folders; members in others stay named.
+    The folder may be a link; an earlier retriever at ``output`` is replaced, also the folder itself. With
+    ``link``, only temporary folders are copied; members in others stay named.
     """
     root = followed(folder)
     read_spec(root)
@@ -160,16 +158,10 @@ def pack_folder(folder: str | Path, output: str | Path, link: bool = False) -> N
 
 
 def write_packed(root: Path, output: str | Path, new: Path, link: bool = False) -> dict[Path, str]:
-    """Write a self-contained copy of a retriever folder into an empty folder.
+    """Write a self-contained copy of a retriever folder (no link) into the empty folder ``new``.
 
     The copy holds the files of the retriever, and each folder that it names once, in ``members/NAME``; no
-    path leaves it. Models that are named by their hub names stay named.
-
-    Args:
-        root: The retriever folder, which is no link.
-        output: The final path of the copy.
-        new: The empty folder.
-        link: As of :func:`pack_folder`.
+    path leaves it. Models that are named by their hub names stay named. ``output`` is the final path.
 
     Returns:
         The folders that are copied -> the paths of their copies in ``new``.
@@ -180,7 +172,6 @@ def write_packed(root: Path, output: str | Path, new: Path, link: bool = False) 
         raise ConfigError(f"{output} holds {root}, which would be lost: choose another place.")
 
     def copy(source: Path, target: str) -> None:
-        """Copy a retriever folder, with all members."""
         _copy_files(source, new / target)
         spec = read_spec(source)
         refuse_broken_seal(source)
@@ -190,7 +181,6 @@ def write_packed(root: Path, output: str | Path, new: Path, link: bool = False) 
         write_manifest(new / target, moved)
 
     def with_copies(spec: dict[str, Any], source: Path, target: str) -> dict[str, Any]:
-        """A specification whose paths lead to the copies."""
         moved = deepcopy(spec)
         for holder, key in member_keys(moved, source / MANIFEST):
             member = holder[key]
@@ -244,7 +234,7 @@ def write_packed(root: Path, output: str | Path, new: Path, link: bool = False) 
 
 
 def _copy_files(source: Path, target: Path) -> None:
-    """Copy a folder without its manifest, checksums, members and hidden files; links are followed."""
+    """Manifest, checksums, members and hidden files stay behind; links are followed."""
     target.mkdir(parents=True, exist_ok=True)
     for entry in sorted(source.iterdir()):
         if entry.name in (MANIFEST, CHECKSUMS) or entry.name.startswith("."):
@@ -259,7 +249,7 @@ def _copy_files(source: Path, target: Path) -> None:
 CARD = "README.md"
 
 _METRICS = ("metrics.json", "fit.json")
-"""Files beside a retriever that may hold measures."""
+"""Files in a folder that may hold measures."""
 _MOST = 1e300
 """A larger number, which a float may not hold, is no measure."""
 
@@ -279,15 +269,9 @@ def card_text(
     notes: str = "",
     local: bool = False,
 ) -> str:
-    """A model card, the content of ``README.md``, with a header that the hub reads.
+    """A model card (``README.md``) with a header that the hub reads.
 
-    Args:
-        name: The name of the repository, or that of the folder of the card (``local``).
-        retriever: The retriever.
-        options: Entries that the user gives.
-        figures: Measures of systems, for the table.
-        notes: Further text, in Markdown.
-        local: Whether the name is that of the folder.
+    ``name`` is that of the repository, or of the folder (``local``); ``notes`` is further Markdown.
     """
     from huggingface_hub import ModelCardData
 
@@ -333,7 +317,7 @@ def card_text(
 
 
 def card_of(retriever: Retriever, folder: str | Path, name: str, options: CardOptions) -> str:
-    """The card of a retriever for a repository: the one in its folder, or a new one if options are given."""
+    """The card in the folder of a retriever, or a new one if options are given."""
     written = Path(folder) / CARD
     if options == CardOptions() and written.is_file():
         return written.read_text(encoding="utf-8")
@@ -341,7 +325,7 @@ def card_of(retriever: Retriever, folder: str | Path, name: str, options: CardOp
 
 
 def figures_beside(folder: str | Path) -> Figures:
-    """The measures in ``metrics.json`` or ``fit.json`` of a folder; empty where there are none.
+    """The measures in ``metrics.json`` or ``fit.json`` of a folder, if any.
 
     Known are ``{measure: value}`` and ``{system: {measure: value}}``, alone or under ``metrics``.
     """
@@ -367,7 +351,7 @@ def _numbers(content: dict[str, Any]) -> dict[str, float]:
 
 
 def _table(figures: Figures) -> str:
-    """The measures of systems; shares of 1 in points, as in all other tables."""
+    """Shares of 1 stand in points, as in all other tables."""
     names = list(dict.fromkeys(name for row in figures.values() for name in row))
     lines = [["system", *names], ["---", *["---:"] * len(names)]]
     for system, row in figures.items():

@@ -37,7 +37,7 @@ class Reachable(NamedTuple):
     indices: list[int | None]
 
     def of(self, query: int) -> Numbers | None:
-        """The passages that a query may retrieve; None: all."""
+        """None: all passages."""
         index = self.indices[query]
         return None if index is None else self.sets[index]
 
@@ -78,8 +78,7 @@ def reachable(
 ) -> Reachable:
     """Evaluate the filters of queries, each distinct filter once.
 
-    A query whose filter leaves no passage has no hits, with a warning. No query may retrieve passages of the
-    numbers ``removed``.
+    A query whose filter leaves no passage has no hits, with a warning. ``removed`` passages are always out.
     """
     if allow is None:
         return Reachable([], [None] * len(queries))
@@ -116,6 +115,6 @@ def with_evidence_text(query: Query, evidence: Sequence[Passage]) -> str:
 
 
 def evidence_numbers(corpus: Corpus, evidence: Sequence[Passage]) -> list[int]:
-    """The numbers of evidence, in order; passages that are not in the corpus are left out."""
+    """The numbers of evidence, in order, without passages that are not in the corpus."""
     numbers = corpus.numbers([passage.id for passage in evidence]) if evidence else []
     return [number for number in numbers if number is not None]

@@ -102,7 +102,6 @@ class Opening:
 
     @property
     def searching(self) -> SearchOptions | None:
-        """The options of search of a retriever without members; None: defaults."""
         from grls.retrieve.generative.options import SearchOptions
 
         if not self.truncate_queries:
@@ -110,7 +109,6 @@ class Opening:
         return replace(self.search or SearchOptions(), truncate_queries=True)
 
     def inside(self, folder: Path) -> Opening:
-        """The options of opening the members of a folder."""
         opened, numbers = ({}, count()) if self.opened is None else (self.opened, self.numbers)
         return replace(self, within=(*self.within, folder.resolve()), opened=opened, numbers=numbers)
 
@@ -118,16 +116,18 @@ class Opening:
 class Openable(Protocol):
     """The class of a kind.
 
-    A class that cannot use every option of search lists the usable ones in ``heeds``. A class whose folder
-    holds data has ``embeddable = False``, and a classmethod ``update`` where passages can be added and
-    removed (:mod:`grls.retrieve.update`); a static method ``removed_in`` names those that only searches lost.
-    A class whose specification names folders lists the fields in ``folders``, such as
-    ``priors.*.retriever`` (``*``: every element of a list). A class that ``grls tune`` can tune names the
-    steps in ``tuned_by``, each as ``module:name`` of a ``grls.tune.step.Step``.
+    Optional attributes:
 
-    Folders that several members of a composite name are opened once, with their models and passages
-    (:attr:`Opening.opened`), where the class has two methods, since two members may have other options of
-    search:
+    - ``heeds``: the options of search that it can use, if not all;
+    - ``embeddable = False``: its folder holds data. It may have a classmethod ``update``
+      (:mod:`grls.retrieve.update`), and a static method ``removed_in`` that names passages that only searches
+      lost;
+    - ``folders``: fields of its specification that name folders, such as ``priors.*.retriever`` (``*``: every
+      element of a list);
+    - ``tuned_by``: the steps of ``grls tune``, each as ``module:name`` of a ``grls.tune.step.Step``.
+
+    Folders that several members of a composite name are opened once (:attr:`Opening.opened`) where the class
+    has two methods:
 
     - ``shared_by(folder, spec, opening)``: what its model and passages depend on, beside the class; None: it
       cannot be shared;
@@ -156,7 +156,6 @@ def register(kind: str, target: str) -> None:
 
 
 def class_of(kind: Any, file: Path | None = None) -> Openable:
-    """The class of a kind."""
     if isinstance(kind, str) and kind not in KINDS:
         load_plugins()
     if not isinstance(kind, str) or kind not in KINDS:
@@ -185,8 +184,8 @@ def member_keys(spec: Mapping[str, Any], file: Path | None = None) -> Iterator[t
 def index_seconds(folder: str | Path) -> float | None:
     """Seconds that `grls index` took for a retriever folder (:data:`~grls.retrieve.spec.TIME`).
 
-    Those of a composite are the sum over the folders that it names; BM25 that is embedded is indexed at each
-    opening, and adds nothing. None: unknown for one of them.
+    Those of a composite are a sum; an embedded BM25, indexed at each opening, adds nothing. None: unknown for
+    one of them.
     """
     folders, seconds = [followed(folder)], 0.0
     for root in folders:
@@ -201,7 +200,6 @@ def index_seconds(folder: str | Path) -> float | None:
 
 
 def member_folders(folder: Path) -> list[Path]:
-    """The folders of the retrievers that a retriever folder names."""
     spec = read_spec(folder)
     named = [holder[key] for holder, key in member_keys(spec)]
     paths = [followed(member_path(name, folder)) for name in named if isinstance(name, str)]
@@ -227,7 +225,7 @@ def load_retriever(folder: str | Path, opening: Opening | None = None) -> Retrie
 
 
 def _open_folder(folder: Path, opening: Opening, member: bool = False) -> Retriever:
-    """Open a folder that is no link. Its seal is compared last, since other errors say more."""
+    """The folder is no link. Its seal is compared last, since other errors say more."""
     retriever = open_spec(folder, read_spec(folder), opening.inside(folder), member)
     refuse_broken_seal(folder)
     return retriever
@@ -236,8 +234,7 @@ def _open_folder(folder: Path, opening: Opening, member: bool = False) -> Retrie
 def open_spec(folder: Path, spec: dict[str, Any], opening: Opening, member: bool = False) -> Retriever:
     """Open a specification (the content of a ``grls.json``), with the options that it stores.
 
-    Its paths are relative to ``folder``. The stored options of a member of a composite replace defaults of
-    the call.
+    Its paths are relative to ``folder``. In a member, stored options replace defaults of the call.
     """
     from grls.retrieve.options import merged, stored_hops, stored_search
 
@@ -288,8 +285,8 @@ def create(
 ) -> Retriever:
     """Write the folder of a composite retriever, after opening it as a test, and return the retriever.
 
-    ``content``: the fields of its ``grls.json``; paths of members are relative to ``folder``. ``more`` gives
-    further fields of the opened retriever.
+    ``content`` has the fields of its ``grls.json``, with paths relative to ``folder``; ``more`` gives further
+    fields, from the opened retriever.
     """
     refuse_unusable(folder, MANIFEST)
     text = json.dumps(content, default=json_value)  # numbers of NumPy become plain
@@ -311,7 +308,6 @@ def create(
 
 
 def write_composite(folder: str | Path, kind: str, content: Mapping[str, Any], corpus: Corpus) -> None:
-    """:func:`~grls.retrieve.spec.write_spec`, with the languages of :func:`with_languages`."""
     write_spec(folder, kind, with_languages({"kind": kind, **content}, Path(folder), corpus))
 
 
@@ -382,16 +378,15 @@ def open_member(member: Member, folder: Path, field: str, opening: Opening) -> R
 
 
 def names_bm25(name: str) -> bool:
-    """Whether a name stands for BM25 over the corpus at hand: ``bm25``, unless a folder has that name."""
+    """Whether a name means BM25 over the corpus at hand: ``bm25``, unless a folder has that name."""
     return name == BM25 and not is_retriever(Path(name))
 
 
 def load_named(
     name: str, corpus: Corpus, opening: Opening | None = None, analyzer: Analyzer | None = None
 ) -> Retriever:
-    """Open a retriever by its name in options: a folder, or ``bm25`` over ``corpus`` with ``analyzer``.
-
-    Without an analyzer, the language is guessed from the passages.
+    """Open a retriever by its name in options: a folder, or ``bm25`` over ``corpus`` with ``analyzer`` (None:
+    by the language guessed from the passages).
     """
     opening = replace(opening or Opening(), corpus=corpus)
     if not names_bm25(name):
@@ -401,7 +396,7 @@ def load_named(
 
 
 def folder_key(folder: Path, spec: dict[str, Any], opening: Opening) -> Hashable | None:
-    """The dependencies of the model and the passages of a folder; None: it has members."""
+    """What the model and the passages of a folder depend on; None: it has members."""
     if "retriever" in spec:
         return None
     return folder.resolve(), opening.device, opening.precision, opening.verify
@@ -410,13 +405,12 @@ def folder_key(folder: Path, spec: dict[str, Any], opening: Opening) -> Hashable
 class Link:
     """The kind ``link``: a folder that only names another retriever, and opens as it.
 
-    So a folder of many parts (members, data, runs) can be a retriever. A link is followed before it is opened
-    (:func:`grls.retrieve.spec.followed`), so no code meets it as a retriever.
+    So a folder of many parts (members, data, runs) can be a retriever. :func:`grls.retrieve.spec.followed`
+    follows links before opening, so no code meets one as a retriever.
     """
 
     kind = LINK
 
     @staticmethod
     def open(folder: Path, spec: dict[str, Any], opening: Opening) -> Retriever:
-        """Open the retriever that a link names; the link may be embedded in another specification."""
         return open_member(linked(spec, folder / MANIFEST), folder, "retriever", opening)

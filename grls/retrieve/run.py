@@ -1,7 +1,4 @@
-"""A run of a retriever over the queries of a data set: portion by portion, then saved.
-
-Portions and files of a run: :mod:`grls.runs.portions`.
-"""
+"""A run of a retriever over the queries of a data set: portion by portion, then saved."""
 
 from __future__ import annotations
 
@@ -35,15 +32,9 @@ class RetrieverRun:
     """A retriever and its queries.
 
     Attributes:
-        retriever: The retriever.
-        queries: The queries.
-        data: The data set of the queries, for the manifest.
-        split: The split of the queries, for the manifest; None: all queries.
+        data: The data set of the queries; like ``split`` and ``limit`` (None: all), for the manifest.
         k: Number of passages for each query.
         filters: The filter of each query.
-        filter: The options of the filters.
-        precision: The precision of the models.
-        limit: Number of first queries of the split, for the manifest; None: all.
         index_seconds: Seconds that the index took, for the manifest; None: unknown.
         own: Ids of the queries that are passages, and do not find themselves
             (:func:`~grls.data.dataset.passage_queries`).
@@ -88,7 +79,6 @@ class RetrieverRun:
         return line
 
     def info(self, name: str | None) -> RunInfo:
-        """The manifest."""
         described, inner = self.retriever.describe(), single_steps(self.retriever)
         pooled = ", pooled" if described.options.get("pool") else ""
         own = {"ignore_identical_ids": len(self.own)} if self.own else {}
@@ -123,7 +113,6 @@ class RetrieverRun:
         }
 
     def _fingerprint(self, retriever: Retriever) -> str:
-        """The fingerprint of a retriever and the filters."""
         parts = {"retriever": ranking_fingerprint(retriever), "where": self.filter.where, **self._filters()}
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -147,8 +136,8 @@ def retrieve_results(
     """What a run holds of each query, and so what every measure reads.
 
     It is a ranking of k passages; of fixed hops and hops until DONE the best chain, whatever its length, as
-    in a search. Where the options say so, it is the chosen set (``expected-f1``), or the passages of all
-    chains (``pool``). A query in ``own`` does not find itself.
+    in a search. By options, it is the chosen set (``expected-f1``), or the passages of all chains (``pool``).
+    A query in ``own`` does not find itself.
     """
     if not own.isdisjoint(query.id for query in queries):
         results = retrieve_results(retriever, queries, k + 1, filters)

@@ -93,7 +93,7 @@ def read_spec(folder: str | Path, seal: bool = False) -> dict[str, Any]:
 
 
 def followed(folder: str | Path) -> Path:
-    """The folder that a link leads to; every other path is returned unchanged."""
+    """The folder that a link leads to; any other path unchanged."""
     path, seen = Path(folder), set[Path]()
     while is_retriever(path) and (spec := read_spec(path)).get("kind") == LINK:
         file = path / MANIFEST
@@ -117,14 +117,14 @@ DATA = "data"
 
 
 def data_beside(folder: Path) -> Path | None:
-    """The data set that a run of ``grls fit`` has left in a folder, or beside it; None: there is none."""
+    """The data set that a run of ``grls fit`` has left in a folder, or in its parent."""
     places = [folder, followed(folder), folder.resolve().parent, folder.resolve().parent.parent]
     found = [place / DATA for place in places if (place / DATA / "queries.jsonl").is_file()]
     return found[0] if found else None
 
 
 def linked(spec: Mapping[str, Any], file: Path) -> str:
-    """The path of the retriever that a link names, relative to the folder of the link."""
+    """The path that a link names, relative to the folder of the link."""
     check_fields(spec, ("retriever",), (), file)
     if stored := [name for name in OPTIONS if name in spec]:
         raise DataError(f"a link has no {stored[0]}: write it into the folder that `retriever` names.", file)
@@ -144,7 +144,6 @@ def write_manifest(folder: str | Path, content: Mapping[str, Any]) -> None:
 
 
 def sealed(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A specification with the checksum of all its fields."""
     rest = {name: value for name, value in spec.items() if name != SEAL}
     return {**rest, SEAL: hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()}
 
@@ -183,7 +182,6 @@ def refuse_own_members(folder: str | Path, content: Mapping[str, Any]) -> None:
 
 
 def _texts(content: Any) -> Iterator[str]:
-    """All texts among JSON values."""
     if isinstance(content, str):
         yield content
     elif isinstance(content, Mapping | list | tuple):
@@ -194,7 +192,7 @@ def _texts(content: Any) -> Iterator[str]:
 def update_spec(folder: str | Path, changes: Mapping[str, Any]) -> None:
     """Change some fields of a folder's ``grls.json``, atomically; None takes a field out.
 
-    The checksums of the file itself are computed again.
+    Its entry in ``checksums.json`` is computed again.
     """
     file = Path(folder) / MANIFEST
     refuse_broken_seal(folder)
@@ -235,9 +233,9 @@ def check_fields(
 
 
 def from_record(cls: type[Options], record: Any, file: Path, field: str) -> Options:
-    """A dataclass of options, and those nested in it, from JSON; fields left out have their defaults.
+    """A dataclass of options, with those nested in it, from JSON; fields left out have their defaults.
 
-    ``file`` and ``field``, the name of the record in it, are for errors.
+    Errors name ``file``, and ``field``, the name of the record in it.
     """
     if not isinstance(record, dict):
         raise DataError(f"{field}: expected an object, got {record!r}.", file)
@@ -264,7 +262,7 @@ def from_record(cls: type[Options], record: Any, file: Path, field: str) -> Opti
 
 
 def from_fields(cls: type[Options], spec: Mapping[str, Any], file: Path, field: str) -> Options:
-    """A dataclass of options from those fields of a specification that it has; see :func:`from_record`."""
+    """A dataclass of options from its fields in a specification; see :func:`from_record`."""
     names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
     return from_record(cls, {name: spec[name] for name in names if name in spec}, file, field)
 
@@ -292,7 +290,7 @@ def relative(path: str | Path, folder: str | Path) -> str:
 
 
 def member_path(name: str, folder: Path) -> Path:
-    """The path that a member's name in ``grls.json`` leads to; the folder need not exist yet."""
+    """The folder need not exist yet."""
     return folder / name if folder.is_dir() else Path(os.path.normpath(folder / name))
 
 
@@ -316,7 +314,7 @@ def member_slots(spec: Any, path: list[str]) -> Iterator[tuple[Any, Any]]:
 
 
 def write_checksums(folder: str | Path) -> None:
-    """Write the checksums of all files of a folder; hidden files have none."""
+    """Hidden files have none."""
     root = Path(folder)
     files = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
     named = [file for file in files if not any(part.startswith(".") for part in file.parts)]
@@ -325,7 +323,7 @@ def write_checksums(folder: str | Path) -> None:
 
 
 def compare_checksums(folder: str | Path) -> None:
-    """Compare all files of a folder with its checksums, if it has any."""
+    """A folder without checksums passes."""
     root = Path(folder)
     file = root / CHECKSUMS
     if not file.is_file():

@@ -110,8 +110,6 @@ class GenerativeRetriever(DecodesPlans):
     It chooses the fastest decoder for the model, the index and the options: :mod:`grls.decode.gpu.search` on
     GPUs, :mod:`grls.decode.fast` elsewhere, and for a model that does not run in slots the plain beam search.
 
-    Passages can be removed from every search, and added after the others, without building the index again.
-
     Args:
         model: A transformers model, sequence-to-sequence or causal; it is used in eval mode.
         codec: Text to tokens, with the model's tokenizer (``causal`` for a causal model).
@@ -180,10 +178,8 @@ class GenerativeRetriever(DecodesPlans):
 
     @classmethod
     def build(cls, model: str, corpus: str, building: Building) -> str:
-        """Build a folder; see :func:`grls.retrieve.build.build`.
-
-        Files beside a model hold the length limits of its training, its spans and how it rescores. Options
-        override these files.
+        """Files in the folder of a model hold the length limits of its training, its spans and how it
+        rescores. Options override these files.
         """
         building.refuse_unused(
             "a generator", ("similarity",), f"leave it out, or choose {Option('kind', 'dense')}"
@@ -248,8 +244,7 @@ class GenerativeRetriever(DecodesPlans):
         Raises:
             DataError: The folder is not a retriever, or a file in it is damaged.
             IndexFormatError: The index is damaged.
-            MismatchError: The index belongs to another tokenizer or corpus, or the model, the metadata or the
-                index has changed since the folder was made.
+            MismatchError: The parts of the folder do not belong together.
         """
         path = Path(folder)
         manifest = _read_manifest(path)
@@ -275,7 +270,6 @@ class GenerativeRetriever(DecodesPlans):
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
-        """Open a folder; see :func:`load_retriever`."""
         opened = cls.from_pretrained(
             folder, opening.device, opening.precision, opening.searching, opening.verify
         )
@@ -286,7 +280,6 @@ class GenerativeRetriever(DecodesPlans):
     shared_by = staticmethod(folder_key)
 
     def reopened(self, folder: Path, opening: Opening) -> Self:
-        """The same retriever with other options of search; see :mod:`grls.retrieve.registry`."""
         retriever = copy(self)
         retriever.options = opening.searching or SearchOptions()
         retriever._decoder = None
@@ -300,10 +293,6 @@ class GenerativeRetriever(DecodesPlans):
         Args:
             folder: The folder.
             ranges: How to cut the index into prefix ranges; None: it stays whole.
-
-        Raises:
-            ConfigError: The model has packed weights, which cannot be written; or the index is cut already,
-                or cannot be cut.
         """
         if is_packed(self.model):
             raise ConfigError(
@@ -352,7 +341,7 @@ class GenerativeRetriever(DecodesPlans):
 
     @classmethod
     def update(cls, folder: Path, output: Path, changes: Changes) -> ChangedCount:
-        """Write a changed folder, whose index is not built again. See :mod:`grls.retrieve.update`."""
+        """Write a changed folder, whose index is not built again."""
         opened = cls.from_pretrained(folder, "cpu")
         if changes.remove:
             opened.remove(changes.remove, adding=changes.add is not None)
@@ -365,14 +354,13 @@ class GenerativeRetriever(DecodesPlans):
 
     @staticmethod
     def removed_in(folder: Path) -> list[str]:
-        """Ids of passages that a folder holds until its index is merged, though they were removed."""
+        """Ids of removed passages that a folder holds until its index is merged."""
         if not read_spec(folder).get("removed"):
             return []
         corpus = Corpus.read(folder)
         return corpus.ids(_removed(folder / REMOVED, corpus))
 
     def fingerprint(self) -> str:
-        """SHA-256 of the model, the corpus, and the options of spans."""
         parts = {
             "weights": model_fingerprint(self.model),
             "tokenizer": tokenizer_fingerprint(self.codec.tokenizer),
@@ -388,10 +376,6 @@ class GenerativeRetriever(DecodesPlans):
         """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.
 
         Under ``renormalized`` scores the score of a hit is its log-probability among the allowed passages.
-
-        Raises:
-            DataError: A query is empty or too long, or a filter names an unknown passage.
-            ConfigError: A filter cannot be used, or no filter leaves a passage.
         """
         queries = queries_of(queries)
         inputs = [self.codec.model_input(tokens) for tokens in self.encode(queries)]
@@ -400,7 +384,6 @@ class GenerativeRetriever(DecodesPlans):
         return [self.hits(ranking) for ranking in rankings]
 
     def describe(self) -> Description:
-        """Its description in manifests and reports."""
         options = self.options
         names = ["beams", "early_stop", "truncate_queries"]
         names += [] if self.spans is None else ["span_temperature", "span_threshold"]
@@ -412,11 +395,9 @@ class GenerativeRetriever(DecodesPlans):
 
     @property
     def generator(self) -> Self:
-        """The generator that decodes: itself."""
         return self
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
-        """Prepare the hops of these queries; see :class:`~grls.retrieve.base.DecodesHops`."""
         tokens, subsets = self.encode(queries), self.subsets(queries, allow)
 
         def find(live: Sequence[ChainToContinue], hop: int, k: int) -> list[list[ScoredPassage]]:
@@ -440,12 +421,10 @@ class GenerativeRetriever(DecodesPlans):
 
     @property
     def done(self) -> int:
-        """The passage number of DONE."""
         return len(self.corpus)
 
     @property
     def widest(self) -> int:
-        """Number of passages that a search scores for any k."""
         return max(self.options.beams, self.options.rescore)
 
     def numbers(self, passages: Sequence[int] | Ints) -> Ints:
@@ -455,7 +434,7 @@ class GenerativeRetriever(DecodesPlans):
     def subsets(self, queries: Sequence[Query], allow: Allow) -> list[Subset | None]:
         """The part of the index that each query may retrieve, DONE included; None: everything.
 
-        Queries with equal filters share one subset, which is made once.
+        Queries with equal filters share one subset.
         """
         if allow is None:
             return [self._everything()] * len(queries)
@@ -465,11 +444,7 @@ class GenerativeRetriever(DecodesPlans):
         return [self._everything() if index is None else filtered[index] for index in within.indices]
 
     def encode(self, queries: Sequence[Query]) -> list[list[int]]:
-        """Token ids of the queries.
-
-        Raises:
-            DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
-        """
+        """Token ids of the queries; one that is too long is refused or cut, by ``truncate_queries``."""
         ids, texts = [q.id for q in queries], [q.text for q in queries]
         return self.codec.queries(ids, texts, self.options.truncate_queries)
 
@@ -480,12 +455,8 @@ class GenerativeRetriever(DecodesPlans):
         return self.codec.passages(self.corpus.passages(passages))
 
     def hop_input(self, query: Query, tokens: Sequence[int], passages: Sequence[int]) -> list[int]:
-        """The model input of a hop, as token ids.
-
-        Args:
-            query: The query.
-            tokens: Its token ids (:meth:`encode`).
-            passages: Numbers of the evidence so far, in order.
+        """The model input of a hop, as token ids: a query, its ``tokens`` (:meth:`encode`), and its evidence
+        so far.
         """
         if self.codec.limits.evidence:
             return self.codec.model_input(
@@ -494,7 +465,6 @@ class GenerativeRetriever(DecodesPlans):
         return self.codec.model_input(tokens, self.sequences(passages))
 
     def hits(self, ranking: Sequence[ScoredPassage]) -> list[Hit]:
-        """Scored passages as hits with passage ids."""
         ids = self.corpus.ids([hit.passage for hit in ranking])
         return [Hit(name, hit.score) for name, hit in zip(ids, ranking, strict=True)]
 
@@ -517,10 +487,6 @@ class GenerativeRetriever(DecodesPlans):
             label: The text of the progress bar.
             subsets: For each input, the passages that it may retrieve (:meth:`subsets`); empty: all.
             prior: Prior over the passages for these inputs.
-
-        Raises:
-            ConfigError: The option ``compile`` is set where it has no effect, or ``rescore`` for a model
-                that has not learned to.
         """
         depth = self.options.rescore
         if depth:
@@ -536,13 +502,11 @@ class GenerativeRetriever(DecodesPlans):
     def rescored(
         self, inputs: Sequence[Sequence[int]], rankings: Sequence[list[ScoredPassage]]
     ) -> list[list[ScoredPassage]]:
-        """The rankings of inputs, whose best passages are rescored as the options say."""
         depth, weight = self.options.rescore, self.options.rescore_weight
         odds = self.rescore(inputs, [[hit.passage for hit in ranking[:depth]] for ranking in rankings])
         return [rescored(*pair, weight) for pair in zip(rankings, odds, strict=True)]
 
     def refuse_to_rescore(self) -> None:
-        """Refuse (ConfigError) to rescore with a model that has not learned to rescore."""
         if self.rescore_input is None:
             raise ConfigError(
                 f"the generator has not learned to rescore passages: train it with {Option('data.rescore')} "
@@ -552,12 +516,7 @@ class GenerativeRetriever(DecodesPlans):
     def rescore(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
         """The log-odds (nats) of passages once the model has read them to the end (:mod:`grls.models.head`).
 
-        Args:
-            inputs: Model inputs as token ids.
-            passages: For each input, numbers of passages; DONE may be one of them.
-
-        Raises:
-            ConfigError: The model has not learned to rescore, or has too few positions.
+        Each input, as token ids, has its passages; DONE may be one of them.
         """
         self.refuse_to_rescore()
         rescore_input, codec = self.rescore_input, self.codec
@@ -589,10 +548,7 @@ class GenerativeRetriever(DecodesPlans):
         """The likeliest span of each of the k best passages, for a generator that writes spans.
 
         Spans whose text an excluded passage holds as well are left out, and so are passages with no other
-        spans, such as copies. Arguments and errors are those of :meth:`frontiers`.
-
-        Returns:
-            For each input at most k numbers of spans, that of the best passage first.
+        spans, such as copies. Each input gets at most k numbers of spans, that of the best passage first.
         """
         rankings = []
         searched = self.frontiers(inputs, k, exclude, label)
@@ -617,10 +573,7 @@ class GenerativeRetriever(DecodesPlans):
     ) -> list[tuple[Frontier, SpanRanking]]:
         """Where the search for spans stopped for each input, and what ranks its passages, k at most.
 
-        Arguments and errors are those of :meth:`search`; the prior is over passages.
-
-        Raises:
-            ConfigError: The generator writes whole passages.
+        Arguments are those of :meth:`search`; the prior is over passages.
         """
         check_counts(k=k)
         if self.spans is None:
@@ -676,7 +629,7 @@ class GenerativeRetriever(DecodesPlans):
             return [results[i] for i in range(len(inputs))]
 
     def decoder(self, k: int) -> Decoder:
-        """The plain beam search for k passages an input, which :meth:`search` agrees with."""
+        """The plain beam search, which :meth:`search` agrees with."""
         options = self.options
         settings = max(k, options.beams), options.mode, options.early_stop, options.span_threshold
         return Decoder(self._plain, self.index, *settings)
@@ -688,14 +641,13 @@ class GenerativeRetriever(DecodesPlans):
         return f"{'device' if self._on_device(self.trees) else kind} on {self.model.device}"
 
     def _on_device(self, trees: SlotModel | None) -> bool:
-        """Whether the search for devices is used: it is the fastest on a GPU."""
         on_gpu = trees is not None and trees.device.type == "cuda" and self.index.has_tensors
         return on_gpu or self.options.compile
 
     def slot_decoder(self, trees: SlotModel, k: int) -> FastDecoder | DeviceDecoder:
         """The search in slots for k results an input: that for GPUs where it suits, else the fast one.
 
-        It is kept, with its data about the index, until options, device or index are others.
+        It is cached, with its data about the index, until options, device or index are others.
         """
         options, on_device = self.options, self._on_device(trees)
         beams, settings = max(k, options.beams), (options.mode, options.early_stop, options.batch_size)
@@ -713,13 +665,8 @@ class GenerativeRetriever(DecodesPlans):
     def remove(self, ids: Sequence[str], adding: bool = False) -> None:
         """Remove passages from every search; saving the retriever keeps the change.
 
-        Nothing is rebuilt. The passages stay in corpus and index until :meth:`merge`.
-
-        Where passages are added next (``adding``), none need be left.
-
-        Raises:
-            DataError: An id is unknown, or its passage is removed already.
-            ConfigError: No passage would be left.
+        The passages stay in corpus and index until :meth:`merge`. Where passages are added next (``adding``),
+        none need be left.
         """
         removed = set(self.removed)
         for name, number in zip(ids, self.corpus.numbers(ids), strict=True):
@@ -737,10 +684,6 @@ class GenerativeRetriever(DecodesPlans):
         They go into a second segment of the index; the first one does not change until :meth:`merge`, which
         is done first where an added passage has the id of a removed one, so an id stands for one passage.
         The model has not memorised the new passages, so it may score them lower.
-
-        Raises:
-            DataError: There is no passage, or an id is reserved, used twice or taken.
-            ConfigError: The index holds only unique prefixes, or a passage is too long for the model.
         """
         self._segments()[0].rows.refuse_prefixes("adding passages", decoding=False)
         new = (
@@ -773,10 +716,7 @@ class GenerativeRetriever(DecodesPlans):
         self._change(corpus, index, (), spans)
 
     def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
-        """See :class:`~grls.retrieve.base.ChecksFolder`."""
-
         def compare() -> None:
-            """Refuse an index whose sequences are not those of the passages, and DONE."""
             listed, rows, number = self.spans or self.corpus, self.index.rows, 0
             done = [self.codec.done_sequence]
             with Progress(len(self.index), "compare", "passages", shown=None) as bar:
@@ -795,7 +735,6 @@ class GenerativeRetriever(DecodesPlans):
         yield "the index holds the passages of corpus.jsonl", folder, compare
 
     def _segments(self) -> tuple[Segment, Segment | None]:
-        """The first segment of the index, and the second one, if it has one."""
         if isinstance(self.index, UnionIndex):
             return self.index.base, self.index.added
         if not isinstance(self.index, Segment):
@@ -824,7 +763,6 @@ class GenerativeRetriever(DecodesPlans):
             index.complete = self._sequence  # whole passages come from the corpus
 
     def _sequence(self, number: int) -> Ints:
-        """The whole token sequence of number ``number`` in the index, from its text."""
         listed = self.corpus if self.spans is None else self.spans
         if number == len(listed):
             return self.codec.done_sequence
@@ -860,11 +798,7 @@ def rescored(ranking: Sequence[ScoredPassage], odds: Floats, weight: float) -> l
 
 
 def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
-    """The retriever, or that of its single steps, as a generator; ``why`` begins the error.
-
-    Raises:
-        ConfigError: The retriever is of another kind.
-    """
+    """The retriever, or that of its single steps, as a generator; ``why`` begins the error."""
     inner, generator = single_steps(retriever), generator_within(retriever)
     if generator is None or generator is not inner:
         raise ConfigError(f"{why}: give the folder of a generative retriever; this one is {retriever.kind}.")
@@ -872,13 +806,11 @@ def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
 
 
 def generator_within(retriever: Retriever) -> GenerativeRetriever | None:
-    """The generator in a retriever, if it has one."""
     inner = single_steps(retriever)
     return inner.generator if isinstance(inner, DecodesPassages) else None
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    """The ``grls.json`` of a generative retriever, checked."""
     file = folder / MANIFEST
     manifest = read_spec(folder)
     if manifest["kind"] != GenerativeRetriever.kind:
@@ -933,7 +865,6 @@ def _read_passages(
 
 
 def _sums(folder: Path, corpus: Corpus) -> dict[str, str]:
-    """Fingerprints of the parts of :data:`_PARTS` as they are."""
     sums = {"metadata": corpus.metadata_fingerprint}
     for name in ("index", "added"):
         for file in (folder / name / INDEX, folder / name / RANGES):
@@ -949,7 +880,6 @@ def _fingerprints(codec: Codec, corpus: Corpus, words: int | None) -> tuple[str,
 
 
 def _removed(file: Path, corpus: Corpus) -> list[int]:
-    """The numbers of the passages that a file names as removed."""
     ids = read_json(file)
     if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
         raise DataError("expected a list of passage ids; make it again with `grls index`.", file)
@@ -970,17 +900,8 @@ def open_sorter(
 ) -> Work:
     """Open a tokenizer and a corpus on a worker, for :class:`~grls.index.build.ShardSorter`.
 
-    Args:
-        model: Folder of the model, or a hub name.
-        corpus: ``corpus.jsonl``.
-        limits: Length limits of the codec.
-        causal: Whether the model is causal.
-        span_words: Words of a span; None: whole passages.
-        memory: Memory for sorting in bytes.
-        expected: The fingerprints that ``codec`` and ``corpus`` must have.
-
-    Raises:
-        MismatchError: The worker reads another corpus or tokenizer.
+    ``memory`` (bytes) is for sorting. A worker that reads a codec or corpus of other fingerprints than
+    ``expected`` is refused.
     """
     codec, passages = Codec(load_tokenizer(model), limits, causal), Corpus.read(corpus)
     fingerprints = {"codec": codec.fingerprint(), "corpus": passages.fingerprint}
@@ -999,10 +920,7 @@ def index_by_workers(
     folder: Path,
     scratch: Path,
 ) -> Segment:
-    """Build the index of a corpus, or of its spans, by workers.
-
-    The shards are in ``folder``; ``scratch`` is for the merged index.
-    """
+    """Build the index of a corpus, or of its spans, by workers, with shards in ``folder``."""
     if options.backend != "array":
         raise ConfigError(
             f"{Option('ray')} builds indexes of the backend 'array' only; got {options.backend!r}."

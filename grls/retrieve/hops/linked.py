@@ -52,7 +52,7 @@ class LinkPrior:
     def weighed(
         self, query: str, passages: Sequence[int], hits: Sequence[Hit], allow: Filter | None
     ) -> list[Hit]:
-        """The hits that may come after passages, with those that are named and their links; best first.
+        """The hits that may come after passages, with named passages and their links; best first.
 
         Scores divided by the temperature have the same log-sum-exp as before.
         """
@@ -110,7 +110,7 @@ class LinkPrior:
         return sorted(named.values(), key=lambda one: -one[0].weight)[:_MOST_NAMES]
 
     def _proposed(self, name: Naming, passages: Sequence[int], allow: Filter | None) -> npt.NDArray[Any]:
-        """The numbers of passages of a name that no hit bears, if they may be found."""
+        """The passages of a name that no hit bears, if they may be found."""
         generator = self.retriever.generator if isinstance(self.retriever, DecodesPassages) else None
         bearers = np.setdiff1d(name.passages, [*passages, *(generator.removed if generator else ())])
         if allow is not None:

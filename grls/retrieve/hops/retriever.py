@@ -1,12 +1,10 @@
 """Retrieval hop by hop with any retriever: the kind ``hops``.
 
 :class:`HopsRetriever` returns chains, :class:`RankedHops` rankings. Where scores are log-probabilities of
-passages and DONE, a generator writes the hops; other retrievers get the evidence so far with the query
-(:mod:`grls.retrieve.hops.finders`).
+passages and DONE, a generator writes the hops; other retrievers get the evidence so far with the query.
 
-A search returns the best chain (:func:`grls.retrieve.hits.search_hits`), and measures read it
-(:func:`grls.retrieve.run.retrieve_results`). Fusions and readers of answers need rankings of k passages, and
-the chains hold more passages than the best of them. So
+A search returns the best chain (:func:`grls.retrieve.hits.search_hits`), and measures read it. Fusions and
+readers of answers need rankings of k passages, and the chains hold more passages than the best of them. So
 :meth:`~grls.retrieve.base.Retriever.retrieve` pools the chains (:func:`pooled_ranking`).
 """
 
@@ -53,7 +51,7 @@ _HITS = 20
 """Number of hits in the first ranked hop, which share its probability; each further hop has one more."""
 
 _CHAINS = 5
-"""Default number of chains kept for a ranking."""
+"""Default number of chains for a ranking."""
 
 NEEDS_PROBABILITIES = (
     f"{Option('hops.choose', 'expected-f1')} needs log-probabilities of chains: a generator, or one "
@@ -80,7 +78,6 @@ class _HopByHop:
 
     @property
     def corpus(self) -> Corpus:
-        """The corpus of the retriever."""
         return self.retriever.corpus
 
     def _groups(self, queries: Any, allow: Allow) -> Iterator[tuple[list[Query], Allow]]:
@@ -95,17 +92,14 @@ class _HopByHop:
             yield queries[start : start + size], filters[start : start + size]
 
     def record(self) -> dict[str, Any]:
-        """The options with their values, for manifests."""
         raise NotImplementedError
 
     def fingerprint(self) -> str:
-        """Fingerprint of the retriever and the options of hops."""
         record = json.dumps(self.record())
         return hashlib.sha256(f"{self.retriever.fingerprint()} {record}".encode()).hexdigest()
 
     @property
     def runner(self) -> RunsPlans | None:
-        """The retriever whose search its hops can join; None: its search takes no other queries."""
         inner = self.retriever
         return inner if isinstance(inner, RunsPlans) and inner.lets_join else None
 
@@ -174,7 +168,6 @@ class HopsRetriever(_HopByHop):
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Retriever:
-        """Open a folder; see :func:`load_retriever`."""
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "hops"), (), file)
         hops = from_record(HopOptions, spec["hops"], file, "hops")
@@ -185,7 +178,6 @@ class HopsRetriever(_HopByHop):
 
     @classmethod
     def over(cls, retriever: Retriever, hops: HopOptions) -> Retriever:
-        """:func:`hop_by_hop`, for the registry."""
         return hop_by_hop(retriever, hops)
 
     def save_pretrained(self, folder: str | Path, retriever: str | Path | dict[str, Any]) -> None:
@@ -194,7 +186,6 @@ class HopsRetriever(_HopByHop):
         write_composite(folder, self.kind, content, self.corpus)
 
     def describe(self) -> Description:
-        """Its description in manifests and reports."""
         single = self.retriever.describe()
         end = self.hops.stop or "DONE"
         until = counted(self.hops.count, "hop") if self.hops.steps == "fixed" else f"hops until {end}"
@@ -217,7 +208,6 @@ class HopsRetriever(_HopByHop):
         }
 
     def untuned(self) -> str:
-        """The fingerprint of the retriever alone."""
         return self.retriever.fingerprint()
 
     @checked
@@ -226,9 +216,6 @@ class HopsRetriever(_HopByHop):
 
         Chains of a fixed number of hops with fewer passages are filled up by a single step, but not with
         ``pool``. ``Hit.score`` is 1 / rank.
-
-        Raises:
-            ConfigError: k is below 1.
         """
         queries = queries_of(queries)
         chains = self.retrieve_chains(queries, allow)
@@ -278,7 +265,6 @@ class RankedHops(_HopByHop):
         memory: Cache of the hits of hops, for the same queries with another temperature and otherwise equal
             options; None: no cache.
         stop: The stop rule; None: that of the options.
-
     """
 
     retriever: Retriever
@@ -318,7 +304,6 @@ class RankedHops(_HopByHop):
         )
 
     def describe(self) -> Description:
-        """The description of a ranking by the same system."""
         single = self.retriever.describe()
         return replace(
             single,
@@ -330,7 +315,6 @@ class RankedHops(_HopByHop):
         )
 
     def untuned(self) -> str:
-        """Fingerprint of the retriever without what tuning changes."""
         return untuned_fingerprint(self.retriever)
 
     def record(self) -> dict[str, Any]:
@@ -347,9 +331,8 @@ class RankedHops(_HopByHop):
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query, the likeliest first; ``allow`` is the filter of every hop.
 
-        The score P(d) has nine digits, between 0 and 1 except for the share of dropped chains, and is the
-        same for every k. Passages that are not among the best (20, in hop h up to 19 + h) of any hop stand
-        last, in the order of a single step.
+        The score P(d) has nine digits, is between 0 and 1 except for the share of dropped chains, and is the
+        same for every k. Passages that no hop has among its best stand last, in the order of a single step.
         """
         check_counts(k=k)
         groups = self._groups(queries, allow)
@@ -367,7 +350,6 @@ class RankedHops(_HopByHop):
         return rankings + rankings[-1:] * (self.hops.count - len(rankings))
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
-        """:meth:`retrieve` of one query, for a search that others join."""
         check_counts(k=k)
         combiner = self.make_combiner(1, allowed_counts=self._allowed_counts([allow]))
         yield from self.hop_search.plan(query, allow, combiner=combiner, beyond=k)

@@ -2,7 +2,7 @@
 
 At each hop a finder finds the passages that may come next in every chain
 (:mod:`grls.retrieve.hops.finders`), the stop rule weighs them and the end (:mod:`grls.retrieve.hops.stop`),
-and a combiner makes longer chains and keeps some (:mod:`grls.retrieve.hops.combine`).
+and a combiner makes longer chains and drops some (:mod:`grls.retrieve.hops.combine`).
 """
 
 from __future__ import annotations
@@ -68,9 +68,7 @@ class HopSearch:
         combiner: Sum | Marginal | None = None,
         beyond: int = 0,
     ) -> Iterator[SoFar]:
-        """The chains after every hop; see :class:`~grls.retrieve.base.WalksHops`.
-
-        A chain so far has the score of its hops so far.
+        """The chains after every hop, each with the score of its hops so far.
 
         Args:
             queries: The queries.
@@ -118,9 +116,9 @@ class HopSearch:
         combiner: Sum | Marginal | None = None,
         beyond: int = 0,
     ) -> Plan[SoFar]:
-        """:meth:`walk` of one query, for a search that others join; ``tell`` is called after every hop.
+        """:meth:`walk` of one query, for a search that others join, by a generator, or one with priors.
 
-        The retriever is a generator, or one with priors. Returns the chains after the last hop.
+        ``tell`` is called after every hop; the chains after the last hop are returned.
         """
         writer = cast(DecodesHops, self.finder.retriever)
         run = self._run([query], [allow], combiner or self.make_combiner(1), beyond)

@@ -9,8 +9,8 @@ under every setting of a grid, searches with the best setting, adds its passages
 searched with the best setting. (Minimum error rate training for translation grows n-best lists in this way;
 Och 2003, ACL.) A search is a beam search of all queries; a setting of the grid costs only a sum.
 
-A generator that is normalized beside its priors at every token has no such sum: :func:`tune_in_turn` searches
-with every setting that it tries, one prior after another.
+A generator whose scores with its priors are normalized at every token has no such sum: :func:`tune_in_turn`
+searches with every setting that it tries, one prior after another.
 """
 
 from __future__ import annotations
@@ -48,12 +48,7 @@ Setting = tuple[WeightedSource, ...]
 
 
 class Quality(NamedTuple):
-    """Quality of a search; among equal recalls, ``order`` decides.
-
-    Attributes:
-        recall: Recall@k.
-        order: nDCG of the gold passages, in [0, 1].
-    """
+    """Recall@k of a search; among equal recalls, ``order`` decides: nDCG of the gold passages, in [0, 1]."""
 
     recall: float
     order: float = 0.0
@@ -77,12 +72,7 @@ class Tried:
     empty: tuple[float, ...] = ()
 
     def choices(self, priors: Sequence[WeightedSource], empty: WeightedSource) -> list[list[WeightedSource]]:
-        """The choices of each prior, weight 0 first, then ascending.
-
-        Args:
-            priors: Retrievers as priors, with their default temperatures; weights are not read.
-            empty: The score under an empty prompt.
-        """
+        """The choices of each prior, and of the empty prompt: weight 0 first, then ascending."""
         tried = [(weight, factor) for weight in self.weights for factor in self.temperatures]
         tried.sort(key=lambda pair: pair[0] / pair[1])  # the factor on the score of a passage
         choices = [
@@ -95,19 +85,13 @@ class Tried:
 
 
 class Tuned(NamedTuple):
-    """The result of tuning.
-
-    Attributes:
-        priors: The priors with their weights, that of the empty prompt last.
-        recall: The recall with these weights.
-    """
+    """The priors with their weights, that of the empty prompt last; and the recall with these."""
 
     priors: Setting
     recall: float
 
 
 def check_grid(choices: Sequence[Sequence[WeightedSource]]) -> None:
-    """Refuse a grid of more than :data:`SETTINGS` settings."""
     size = math.prod(map(len, choices))
     if size > SETTINGS:
         counts = " x ".join(str(len(values)) for values in choices)
@@ -134,10 +118,6 @@ def tune_together(
         lightest: Take the smallest weights whose recall is within one standard error of the best (of the mean
             of the paired differences), if a search with them confirms it: few queries cannot tell them apart,
             and large weights leave nothing to the generator.
-
-    Returns:
-        The best setting that was searched with; among equal recalls the one of the highest ``order``, then of
-        the smallest weights.
     """
     check_grid(choices)
     shape = tuple(len(values) for values in choices)
@@ -188,7 +168,7 @@ def beside(values: Floats) -> Floats:
 
 
 def tune_in_turn(choices: Sequence[Sequence[WeightedSource]], measure: Measure) -> Tuned:
-    """Find the best choice of each prior, one prior after another, with earlier priors at their best.
+    """Find the best choice of each prior, one after another, with earlier priors at their best.
 
     Among equal qualities the first wins.
     """
@@ -313,7 +293,7 @@ class Pool:
         return np.take_along_axis(self._right, best, axis=1)
 
     def _weights(self, setting: Setting) -> Floats:
-        """``[F]`` the weights of a setting."""
+        """``[F]`` weights."""
         weights = np.zeros(len(self._columns))
         for prior in setting:
             if prior.weight:
