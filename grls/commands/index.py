@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from shlex import quote
 from time import perf_counter
 from typing import Any, Literal
 
@@ -21,7 +20,7 @@ from grls.io.progress import counted
 from grls.models.option_names import Similarity
 from grls.retrieve.base import Retriever
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
-from grls.retrieve.compose import compose_cut, compose_fusion, compose_hops, compose_hybrid, compose_rescored
+from grls.retrieve.compose import compose_fusion, compose_hops, compose_hybrid, compose_rescored
 from grls.retrieve.fusion.retriever import Fusion
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
@@ -238,21 +237,6 @@ def make_rescored(
     """
     rereading = Rereading(passages, weight)
     _compose(compose_rescored, output, retriever, model, rereading, search, Opening(device))
-
-
-def make_cut(retriever: str, *, output: str, depth: int = 20, search: SearchOptions = USUAL_SEARCH) -> None:
-    """Make a folder of a retriever whose rankings end where their set has the highest expected F1.
-
-    It retrieves once `grls tune` has found on dev queries where rankings end.
-
-    Args:
-        retriever: Folder of the retriever that ranks.
-        output: The retriever folder; an earlier one there is replaced.
-        depth: Number of first passages of a ranking that are considered; no more are kept.
-        search: Options of search; those that differ from their defaults are kept in the folder.
-    """
-    _compose(compose_cut, output, retriever, depth, search, Opening("cpu"))
-    print(f"where its rankings end is not known yet: `grls tune {quote(output)} --data D` finds it on dev.")
 
 
 def _compose(compose: Callable[..., Retriever], output: str, *arguments: Any) -> None:

@@ -104,7 +104,6 @@ def pseudo_queries(
     model: str,
     output: str,
     draw: Drawing = USUAL_DRAWING,
-    links: str | None = None,
     retriever: str | None = BM25,
     k: int = 10,
     search: SearchOptions = USUAL_SEARCH,
@@ -127,10 +126,9 @@ def pseudo_queries(
             doc2query: a folder or a hub name.
         output: JSONL file to write.
         draw: Options of drawing queries.
-        links: File of `grls prepare neighbours`, for several hops.
         retriever: Retriever that judges the queries: a retriever folder of any kind over this corpus, or
             bm25; null: no judgement, only unusable texts are dropped.
-        k: A query is kept if its (first) passage is among its k best passages.
+        k: A query is kept if its passage is among its k best passages.
         search: Options of search of a retriever folder; ``batch_size`` is also that of the query generator.
         limit: Number of passages to write queries for, drawn by the seed; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
@@ -145,14 +143,15 @@ def pseudo_queries(
     check_counts(**{"--k": k, "--limit": 1 if limit is None else limit})
     sharing = workers_of(ray, workers)
     refuse_unwritable(output)
-    work = QueryWork(data, model, draw, links, limit, search.batch_size, device, precision)
+    work = QueryWork(data, model, draw, limit, search.batch_size, device, precision)
     opened = work.opened()
     corpus, tasks = opened.corpus, opened.tasks
     judge = None
     if retriever is not None:
         judge = open_judge(retriever, corpus, Opening(device, search=search), analyzer, "--retriever")
     file = GrowingFile(_beside(output, "written.jsonl"), opened.origin)
-    file.refuse_other(("chain", "draw"), ((corpus.ids(task.chain), task.draw) for task in tasks))
+    ids = corpus.ids([task.passage for task in tasks])
+    file.refuse_other(("passage", "draw"), zip(ids, (task.draw for task in tasks), strict=True))
     if sharing is None:
         done, total = file.count, len(tasks)
         start = perf_counter()
@@ -187,8 +186,6 @@ def pseudo_queries(
         print(f"round trip: {sifted.rate:.1%} of {sifted.searched:,} find their passage among the {k} best")
     if dropped:
         print(f"dropped: {reasons}")
-    if unlinked := draw.queries * min(len(corpus), limit or len(corpus)) - len(tasks):
-        print(f"not written: {counted(unlinked, 'chain')} that found no further passage")
 
 
 def _beside(output: str, ending: str) -> Path:

@@ -25,9 +25,8 @@ def tune(
 
     Tunes the weights of priors, of a fusion's members, and of rescoring (for a generator that has learned
     it); the weight of a cross-encoder, and how many passages it reads; the number of ranked hops, a single
-    step included; for hops until DONE the bias on DONE and how a chain is chosen; for a cut where rankings
-    end. Prints what each choice gained. A killed run goes on when it is called again with the same options
-    (FOLDER.tune.jsonl).
+    step included; for hops until DONE the bias on DONE and how a chain is chosen. Prints what each choice
+    gained. A killed run goes on when it is called again with the same options (FOLDER.tune.jsonl).
 
     Args:
         retriever: Retriever folder of any kind.

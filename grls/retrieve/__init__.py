@@ -12,9 +12,8 @@ priors that look ahead for a generator, ``hops/`` retrieves hop by hop, ``fusion
 ``rescored/`` rescores the best passages of a ranking with a cross-encoder.
 
 ``update`` adds and removes passages of a folder. ``run`` retrieves for the queries of a data set and saves
-the run. ``neighbours`` retrieves the neighbours of each passage; ``judge`` opens a retriever that judges
-passages or queries. ``folder_check`` checks the invariants of a folder. ``hub`` uploads and downloads
-self-contained copies of a folder, by the names of ``hub_names``.
+the run. ``judge`` opens a retriever that judges passages or queries. ``folder_check`` checks the invariants
+of a folder. ``hub`` uploads and downloads self-contained copies of a folder, by the names of ``hub_names``.
 
 Nothing here imports ``grls.train``.
 """

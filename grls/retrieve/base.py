@@ -11,7 +11,6 @@ needs more asks for a capability (``isinstance(retriever, ScoresAll)``), never f
 - :class:`WalksHops`: its hops can be watched, one after the other;
 - :class:`DecodesPassages`: its search can be watched, prefix by prefix;
 - :class:`MatchesWords`: says what each word of a query adds to a score;
-- :class:`EndsRankings`: ends rankings as sets;
 - :class:`ChecksFolder`: its folder has invariants of its own;
 - :class:`Tunable`: tuning changes a part of its fingerprint;
 - :class:`LetsJoin`: its retrievals join a search that runs, as plans of what the decoder is to write.
@@ -295,17 +294,8 @@ class MatchesWords(Protocol):
 
 
 @runtime_checkable
-class EndsRankings(Protocol):
-    """A retriever that ends rankings as sets, and keeps the scores of the ranking."""
-
-    def retrieve_sets(self, queries: Sequence[Query], allow: Allow = None) -> list[tuple[list[Hit], Chain]]:
-        """The ranking of each query up to its end, as hits and as a chain."""
-        ...
-
-
-@runtime_checkable
 class Tunable(Protocol):
-    """A retriever with tuned options (weights, biases, cuts) in its fingerprint."""
+    """A retriever with tuned options (weights, biases) in its fingerprint."""
 
     def untuned(self) -> str:
         """The fingerprint without tuned options."""

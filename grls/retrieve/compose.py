@@ -108,17 +108,6 @@ def compose_rescored(
     return _create(output, "rescored", content, search, opening, fingerprint)
 
 
-def compose_cut(
-    output: Named,
-    retriever: Named,
-    depth: int,
-    search: SearchOptions = USUAL_SEARCH,
-    opening: Opening | None = None,
-) -> Retriever:
-    """Write a retriever that ends the rankings of another one, once tuned; see :func:`compose_hybrid`."""
-    return _create(output, "cut", {"retriever": _member(retriever, output), "depth": depth}, search, opening)
-
-
 def _create(
     output: Named,
     kind: str,

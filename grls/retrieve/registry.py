@@ -55,7 +55,6 @@ KINDS: dict[str, str] = {
     "hops": "grls.retrieve.hops.retriever:HopsRetriever",
     "fusion": "grls.retrieve.fusion.retriever:FusionRetriever",
     "rescored": "grls.retrieve.rescored.retriever:RescoredRetriever",
-    "cut": "grls.retrieve.fusion.runs:CutRetriever",
     LINK: "grls.retrieve.registry:Link",
 }
 """Kind -> ``module:class``."""

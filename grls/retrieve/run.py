@@ -14,7 +14,6 @@ from grls.data.types import Query
 from grls.io.files import sha256
 from grls.retrieve.base import (
     DecodesPassages,
-    EndsRankings,
     FindsChains,
     Retriever,
     ranking_fingerprint,
@@ -146,9 +145,6 @@ def retrieve_results(
             return results
         return [result._replace(hits=result.hits[:k]) for result in results]
     ids = [query.id for query in queries]
-    if isinstance(retriever, EndsRankings):
-        ended = retriever.retrieve_sets(queries, filters)
-        return [Retrieved.chained(i, chain, hits) for i, (hits, chain) in zip(ids, ended, strict=True)]
     if not isinstance(retriever, FindsChains):
         rankings = retriever.retrieve(queries, k, filters)
         return [Retrieved.ranked(i, hits) for i, hits in zip(ids, rankings, strict=True)]

@@ -1,11 +1,11 @@
-"""Tuning what ranks in one step: weights of priors, of rescoring, of members; where rankings end."""
+"""Tuning what ranks in one step: weights of priors, of rescoring, of members; where runs end."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from time import perf_counter
 from typing import Any, cast
@@ -303,32 +303,12 @@ def _member_answers(tuning: Tuning, number: int, member: Any, depth: int) -> lis
 FUSION = Step("fusion", tune_fusion)
 
 
-def tune_cut(tuning: Tuning) -> TuneChoice:
-    """The value before is the set F1 of the whole rankings."""
-    spec, dev = tuning.spec, tuning.dev
-    depth = int(spec["depth"])
-
-    def search() -> list[Any]:
-        opened = tuning.open_member(spec["retriever"], "retriever")
-        return [as_pairs(hits) for hits in opened.retrieve(dev.queries, depth)]
-
-    stored = tuning.journal.measured({"step": "cut", "depth": depth, "named": spec["retriever"]}, search)
-    rankings = [as_hits(pairs) for pairs in stored]
-    size, after, _ = _fitted_cut(rankings, dev.gold)
-    before = set_f1([{hit.id for hit in hits} for hits in rankings], dev.gold)["f1"]
-    mean = sum(len(size.cut(hits).hits) for hits in rankings) / len(rankings)
-    return TuneChoice({"size": asdict(size)}, "set F1", before, after, f"{mean:.1f} passages a query")
-
-
 def _fitted_cut(rankings: Sequence[list[Hit]], gold: Sequence[Sequence[str]]) -> tuple[SetSize, float, float]:
     """The cut fitted to rankings, its set F1 on them, and that with the known number of gold passages."""
     size = SetSize.fit(rankings, gold)
     fitted = set_f1([{hit.id for hit in size.cut(hits).hits} for hits in rankings], gold)["f1"]
     known = known_number([[hit.id for hit in hits] for hits in rankings], gold)["f1_known_number"]
     return size, fitted, known
-
-
-CUT = Step("cut", tune_cut)
 
 
 def refuse_untunable(fusion: Fusion) -> None:

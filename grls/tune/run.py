@@ -73,7 +73,7 @@ def tune_folder(
             raise ConfigError(
                 f"{path} has nothing to tune{' in a single step' if by_hops else ''}: priors (kind "
                 "hybrid), a generator that has learned to rescore, a cross-encoder (kind rescored), a "
-                f"fusion's weights, a cut, or hops ({Option('hops.steps', 'dynamic', 'ranked')})."
+                f"fusion's weights, or hops ({Option('hops.steps', 'dynamic', 'ranked')})."
             )
         chosen = []
         for step in steps:

@@ -35,7 +35,7 @@ class TuneChoice(NamedTuple):
     Attributes:
         changes: Fields of the folder's ``grls.json``.
         before: Its value before, in [0, 1]: of the folder's own setting (fusion, chains), or of the ranking
-            without priors, rescoring or cut.
+            without priors or rescoring.
         after: Its value with the choice.
         words: The choice, in words.
     """

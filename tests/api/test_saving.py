@@ -20,7 +20,7 @@ from grls.retrieve.registry import KINDS as KINDS_KNOWN
 from grls.retrieve.registry import class_of
 from grls.retrieve.spec import read_spec, update_spec, write_link
 
-KINDS = ("bm25", "dense", "generative", "hybrid", "hops", "ranked", "fusion", "chains", "cut", "rescored")
+KINDS = ("bm25", "dense", "generative", "hybrid", "hops", "ranked", "fusion", "chains", "rescored")
 TEXTS = ["is the otter calm ?", "is the lynx quick ?", "is the heron proud ?"]
 
 
@@ -38,7 +38,7 @@ def paths(folder: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", ["hybrid", "ranked", "chains", "cut", "rescored"])
+@pytest.mark.parametrize("name", ["hybrid", "ranked", "chains", "rescored"])
 def test_a_copy_of_every_kind_opens_where_it_is_moved(kinds: Path, tmp_path: Path, name: str) -> None:
     original = load(kinds / name)
     saved = original.save(tmp_path / "saved")

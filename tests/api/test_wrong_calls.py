@@ -130,7 +130,7 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
         name: grls.load(kinds / name, device="cpu")
         for name in (
             "bm25", "dense", "generative", "hybrid", "hops", "ranked", "fusion", "rescored",
-            "chains", "cut",
+            "chains",
         )
     }  # fmt: skip
     dense, generator = retrievers["dense"], retrievers["generative"]

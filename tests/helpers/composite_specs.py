@@ -13,10 +13,6 @@ from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 
-SIZE = {
-    "mean": [1.0] * 6, "scale": [1.0] * 6, "weights": [-1.0, 0.0, 0.1, 0.0, 0.5, 0.2], "bias": 0.3,
-    "missing": [0.7, 0.3],
-}  # fmt: skip
 DYNAMIC = {"steps": "dynamic", "max": 3}
 COMPOSITES: dict[str, dict[str, Any]] = {
     "hybrid": {
@@ -40,7 +36,6 @@ COMPOSITES: dict[str, dict[str, Any]] = {
             {"kind": "hops", "retriever": "../dense", "hops": DYNAMIC},
         ],
     },
-    "cut": {"kind": "cut", "retriever": "../dense", "depth": 4, "size": SIZE},
     "rescored": {
         "kind": "rescored", "retriever": "../dense", "model": "../encoder", "passages": 3, "weight": 0.5,
     },

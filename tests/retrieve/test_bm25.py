@@ -155,15 +155,15 @@ def test_a_composite_stores_the_language_of_its_corpus(
     tmp_path: Path, member: Any, stored: dict[str, Any]
 ) -> None:
     BM25Retriever(corpus(*GERMAN)).save_pretrained(tmp_path / "words")
-    members = ["../words", {"kind": "cut", "retriever": member, "depth": 3}, member]
+    hops = {"kind": "hops", "retriever": member, "hops": {"steps": "ranked"}}
+    members = ["../words", hops, member]
     made: Any = create(tmp_path / "fused", "fusion", {"members": members}, CPU)
     found = read_spec(tmp_path / "fused")["members"]
     assert found[2] == found[1]["retriever"] == {"kind": "bm25", "analyzer": stored}
     assert made.members[2].analyzer == load_retriever(tmp_path / "fused", CPU).members[2].analyzer
     assert made.members[2].analyzer == Analyzer(**stored)
     again = {"kind": "bm25"} if member == "bm25" else member
-    cut = {"kind": "cut", "retriever": member, "depth": 3}
-    made.save_pretrained(tmp_path / "again", [tmp_path / "words", cut, again])
+    made.save_pretrained(tmp_path / "again", [tmp_path / "words", hops, again])
     assert read_spec(tmp_path / "again")["members"] == found
 
 

@@ -299,7 +299,7 @@ class Left(Future[Any]):
 
 
 @pytest.mark.parametrize(
-    "kind", ["bm25", "dense", "fusion", "cut", "rescored", "chains", "ranked", "sparse", "multi-vector"]
+    "kind", ["bm25", "dense", "fusion", "rescored", "chains", "ranked", "sparse", "multi-vector"]
 )
 def test_a_search_ends_once_nobody_waits_for_it(kinds: Path, tmp_path: Path, kind: str) -> None:
     retriever: Retriever

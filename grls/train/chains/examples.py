@@ -101,17 +101,12 @@ class ChainExamples(RetrieveExamples):
 
 
 class MemoriseChains(MemoriseExamples):
-    """Passages to memorise as chains of one hop; ``taught``: the model input is a query for the teacher."""
-
-    def __init__(self, *args: Any, taught: bool = False, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        self._taught = taught
+    """Passages to memorise as chains of one hop, of no query."""
 
     def draw(self, number: int, epoch: int) -> ChainExample:  # type: ignore[override]
         source = super().draw(number, epoch).source
-        text = self.codec.text(source) if self._taught else ""
         seed = f"memorise-{self.seed}-{epoch}-{number}"
-        return ChainExample((HopExample(source, (number,), number, text, (), (number,), seed),))
+        return ChainExample((HopExample(source, (number,), number, "", (), (number,), seed),))
 
 
 Teacher = Callable[[Sequence[HopExample]], list[Mapping[int, float]]]

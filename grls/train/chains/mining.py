@@ -150,8 +150,7 @@ class Read(NamedTuple):
 class Rescore:
     """Options of training a generator to rescore passages.
 
-    DONE is rescored in chains that end with DONE. A passage that is memorised along with retrieval is
-    rescored as well where its input is a query for the teacher (``teach_memories``).
+    DONE is rescored in chains that end with DONE.
 
     Args:
         retrievers: Retrievers that propose passages: folders of bi-encoders over the corpus, or ``bm25``.

@@ -1,9 +1,7 @@
-"""Writes pseudo-queries for passages, or chains of passages, with a trained query generator.
+"""Writes pseudo-queries for passages with a trained query generator.
 
-A chain begins with its passage and continues, hop by hop, with a neighbour of the last passage. So a
-pseudo-query of several hops has evidence in the order of retrieval (as the authors of arXiv 2204.13596
-later proposed). Each query is drawn with its own seed: it does not depend on the other queries of a run
-(except for rounding in padded batches).
+Each query is drawn with its own seed: it does not depend on the other queries of a run (except for rounding
+in padded batches).
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -31,13 +28,12 @@ from grls.cluster.plan import (
 from grls.cluster.work import done_by_workers
 from grls.data.codec import controls, tokenizer_fingerprint, wrapping
 from grls.data.corpus import Corpus
-from grls.data.neighbours import Neighbours, copies
 from grls.data.spelling import encoded_texts
 from grls.data.types import Passage, Query
 from grls.data.words import plain_words
 from grls.errors import ConfigError, DataError, at_least
-from grls.io.files import read_json, sha256
-from grls.io.progress import Progress, counted
+from grls.io.files import read_json
+from grls.io.progress import Progress
 from grls.io.resumable import GrowingFile
 from grls.models.load.base_models import find_writer
 from grls.models.load.language import load_language_model, model_fingerprint
@@ -137,42 +133,10 @@ class QueryPrompt:
 
 
 class Task(NamedTuple):
-    """A query to be written: the passages of its evidence, by number, in order.
+    """A query to be written: number ``draw`` (from 0) of those of the passage with this number."""
 
-    ``draw``: its number among the queries of the passage, from 0.
-    """
-
-    chain: tuple[int, ...]
+    passage: int
     draw: int
-
-
-def tasks(numbers: Sequence[int], links: Neighbours | None, drawing: Drawing) -> list[Task]:
-    """The queries to write for passages, each with its own chain.
-
-    A chain has no passage twice. A passage without a chain of the full length has no query.
-    """
-    if drawing.hops > 1 and links is None:
-        raise ConfigError(
-            "several hops need links between passages: make a file with `grls prepare neighbours`."
-        )
-    drawn = []
-    for number, draw in product(numbers, range(drawing.queries)):
-        chain = [number]
-        rng = random.Random(f"{drawing.seed}-{number}-{draw}")
-        while len(chain) < drawing.hops:
-            assert links is not None
-            further = [other for other in links.of(chain[-1]) if other not in chain]
-            if not further:
-                break
-            chain.append(rng.choice(further))
-        else:
-            drawn.append(Task(tuple(chain), draw))
-    if not drawn:
-        raise ConfigError(
-            f"no chain of {counted(drawing.hops, 'passage')} can be drawn: lower the number of hops, or link "
-            "more passages."
-        )
-    return drawn
 
 
 class QueryWriter(NamedTuple):
@@ -184,27 +148,25 @@ class QueryWriter(NamedTuple):
     def write(
         self, batch: Sequence[Task], decided: Callable[[int], object] | None = None
     ) -> list[dict[str, Any]]:
-        """A record of each task: ``chain`` (passage ids), ``draw``, ``text``, ``ended`` (not cut off).
+        """A record of each task: ``passage`` (its id), ``draw``, ``text``, ``ended`` (not cut off).
 
-        A chain that is too long for the model has no text; its record has the reason under ``failed``.
+        A passage that is too long for the model has no text; its record has the reason under ``failed``.
         """
-        chains = [self.corpus.passages(task.chain) for task in batch]
-        evidence = [chain[:1] if self.drawing.reads == "first" else chain for chain in chains]
-        prompts = [self.prompt.source(self.prompt.passages(passages)) for passages in evidence]
-        names = [[passage.id for passage in chain] for chain in chains]
-        inputs = [f"the passages {', '.join(map(repr, ids))}" for ids in names]
+        passages = self.corpus.passages([task.passage for task in batch])
+        prompts = [self.prompt.source([row]) for row in self.prompt.passages(passages)]
+        inputs = [f"the passage {passage.id!r}" for passage in passages]
         room, new = self.writer.room, self.writer.max_new_tokens
         failed = too_long(inputs, prompts, room, new, lambda: self.prompt.source([]), decided)
         rows = [row for row in range(len(batch)) if row not in failed]
         draws = []
         for row in rows:
-            key = repr((self.drawing.seed, *names[row], batch[row].draw)).encode()
+            key = repr((self.drawing.seed, passages[row].id, batch[row].draw)).encode()
             seed = int.from_bytes(hashlib.sha256(key).digest()[:7], "big")
             draws.append(Sampling(self.drawing.temperature, seed, self.drawing.top_p))
         texts = iter(self.writer.write([prompts[row] for row in rows], decided, draws))
         records = []
-        for row, (ids, task) in enumerate(zip(names, batch, strict=True)):
-            record: dict[str, Any] = {"chain": ids, "draw": task.draw, "text": "", "ended": False}
+        for row, (passage, task) in enumerate(zip(passages, batch, strict=True)):
+            record: dict[str, Any] = {"passage": passage.id, "draw": task.draw, "text": "", "ended": False}
             if row in failed:
                 record["failed"] = failed[row]
             else:
@@ -249,7 +211,6 @@ class QueryWork:
     data: str
     model: str
     draw: Drawing
-    links: str | None
     limit: int | None
     batch_size: int
     device: str
@@ -258,29 +219,25 @@ class QueryWork:
     def opened(self) -> OpenedQueries:
         corpus = Corpus.read(self.data)
         form = QueryForm.read(self.model)
-        drawing = replace(self.draw, reads=self.draw.reads or ("first" if form.passages == "one" else "all"))
-        neighbours = None if self.links is None else Neighbours.read(self.links, corpus)
         numbers: Sequence[int] = range(len(corpus))
         if self.limit is not None and self.limit < len(corpus):
             numbers = sorted(random.Random(self.draw.seed).sample(numbers, self.limit))
-        drawn = tasks(numbers, neighbours, drawing)
+        tasks = [Task(number, draw) for number in numbers for draw in range(self.draw.queries)]
         loaded, tokenizer = load_language_model(self.model, self.device, self.precision)
         prompt = QueryPrompt(tokenizer, not loaded.config.is_encoder_decoder, form)
         origin = {
             "weights": model_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
-            "form": form._asdict(), "corpus": corpus.fingerprint, "limit": self.limit,
-            "links": None if self.links is None else sha256(self.links), **asdict(drawing),
+            "form": form._asdict(), "corpus": corpus.fingerprint, "limit": self.limit, **asdict(self.draw),
         }  # fmt: skip
         if self.precision != "float32":
             origin["precision"] = self.precision
         texts = TextWriter(loaded, tokenizer, form.query_tokens + 1, self.batch_size)
-        writer = QueryWriter(texts, prompt, corpus, drawing)
-        return OpenedQueries(corpus, drawn, writer, origin, self.batch_size * PORTION)
+        writer = QueryWriter(texts, prompt, corpus, self.draw)
+        return OpenedQueries(corpus, tasks, writer, origin, self.batch_size * PORTION)
 
     def elsewhere(self) -> QueryWork:
         """The same with absolute paths: a worker runs in another folder."""
-        links = None if self.links is None else seen_elsewhere(self.links)
-        return replace(self, data=seen_elsewhere(self.data), model=seen_elsewhere(self.model), links=links)
+        return replace(self, data=seen_elsewhere(self.data), model=seen_elsewhere(self.model))
 
 
 def query_shards(work: QueryWork, origin: dict[str, Any], first: int) -> Work:
@@ -290,7 +247,7 @@ def query_shards(work: QueryWork, origin: dict[str, Any], first: int) -> Work:
     """
     opened = work.opened()
     sources = dict.fromkeys(("weights", "tokenizer", "form"), (work.model, "query generator"))
-    sources |= {"corpus": (work.data, "corpus"), "links": (str(work.links), "file of neighbours")}
+    sources["corpus"] = work.data, "corpus"
     refuse_other_reading(opened.origin, origin, sources)
 
     def write_shard(shard: Shard, folder: Path) -> dict[str, Any]:
@@ -355,24 +312,24 @@ def sift(
     """Drop records without a usable query, then queries that do not lead back to their passage.
 
     Such a query is answered by another passage or by none, or is too vague to learn from. A query leads
-    back if the first passage of its chain, or a copy with the same title and text, is among its k best.
+    back if its passage, or a copy with the same title and text, is among its k best.
     Without a retriever every query leads back.
     """
     check_counts(k=k)
     dropped: Counter[str] = Counter()
     usable: list[dict[str, Any]] = []
     seen: set[tuple[str, str]] = set()
-    names = list(dict.fromkeys(name for record in records for name in record["chain"]))
+    names = list(dict.fromkeys(record["passage"] for record in records))
     numbers = [number for number in corpus.numbers(names) if number is not None]
     texts = {passage.id: plain_words(passage.text) for passage in corpus.passages(numbers)}
     for record in records:
         text = plain_words(record["text"])
-        key = (record["chain"][0], text)
+        key = (record["passage"], text)
         faults = {
             LONG: "failed" in record,
             EMPTY: not text,
             CUT: not record["ended"],
-            COPY: any(text == texts.get(name) for name in record["chain"]),
+            COPY: text == texts.get(record["passage"]),
             TWICE: key in seen,
         }
         if any(faults.values()):
@@ -381,12 +338,13 @@ def sift(
             usable.append(record)
             seen.add(key)
     queries = [
-        Query(f"pseudo-{record['chain'][0]}-{record['draw']}", record["text"], tuple(record["chain"]))
+        Query(f"pseudo-{record['passage']}-{record['draw']}", record["text"], (record["passage"],))
         for record in usable
     ]
     if retriever is None:
         return Sifted(queries, dropped, 0)
-    first = copies(corpus)
+    texts_seen: dict[tuple[str, str], int] = {}  # a passage -> the first one with its title and text
+    first = [texts_seen.setdefault((passage.title, passage.text), n) for n, passage in enumerate(corpus)]
     accepted: list[Query] = []
     with Progress(len(queries), "round trip", "queries", shown=None) as bar:
         for start in range(0, len(queries), _BATCH):

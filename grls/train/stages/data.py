@@ -315,9 +315,6 @@ class MemoriseData(StageData):
         )
         return examples, Chosen(examples, self._sample)
 
-    def other_files(self) -> list[str]:
-        return [file for file in (self.reading.neighbours,) if file is not None]
-
     def dev_inputs(self) -> list[DevInput]:
         """The model inputs of the sampled passages, each its own gold passage.
 
@@ -386,7 +383,6 @@ class RetrieveData(StageData):
             without = next((query.id for query in queries if not query.evidence), None)
             if without is not None:
                 raise DataError(f"the pseudo-query {without!r} has no evidence to learn.", mix.pseudo)
-            # Never shuffled: each passage of a chain was chosen as a neighbour of the one before.
             options = {"done": self.done and mix.pseudo_done, "shuffle": False, "seed": f"pseudo-{self.seed}"}
             parts.append((self._retrieve_examples(queries, {}, **options), mix.pseudo_share))
         if mix.memorise is not None:
@@ -402,9 +398,7 @@ class RetrieveData(StageData):
         return Mixture(main, parts, epochs or 1, mix.size, self.seed)
 
     def other_files(self) -> list[str]:
-        memorise = self.mix.memorise
-        files = self.mix.pseudo, None if memorise is None else memorise.neighbours
-        return [file for file in files if file is not None]
+        return [] if self.mix.pseudo is None else [self.mix.pseudo]
 
     def _memorise_examples(self, reading: PassageInput) -> Any:
         return MemoriseExamples(self.corpus, self.codec, reading=reading, seed=self.seed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import random
 from collections import Counter
@@ -16,19 +15,15 @@ import numpy.typing as npt
 from grls.data.codec import Codec, TokenIds
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, free_order
-from grls.data.neighbours import Neighbours
 from grls.data.types import Passage, Query
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, bounded
-from grls.io.progress import counted
 from grls.train.core.examples import Example, chain_passages, drawn_chain, gold_chains
-
-log = logging.getLogger(__name__)
 
 PATH_SEPARATOR = ";"
 """Between subject, relation and object of a path."""
 
-Reads = Literal["front", "whole", "keywords", "neighbour"]
+Reads = Literal["front", "whole", "keywords"]
 _ENGLISH = Analyzer("en")
 
 
@@ -36,22 +31,18 @@ _ENGLISH = Analyzer("en")
 class PassageInput:
     """The model input for a passage that is memorised.
 
-    The front teaches to continue a text, but does not look like a query. A few words or a similar passage do.
+    The front teaches to continue a text, but does not look like a query. A few words do.
 
     Args:
         reads: ``front``: the front of the passage, as in the paper; ``whole``: all of it; ``keywords``: a few
-            of its content words in the order of the text, rare words more often; ``neighbour``: a similar
-            passage. Keywords and neighbours are drawn anew each epoch. Of a list, each epoch draws one.
+            of its content words in the order of the text, rare words more often, drawn
+            anew each epoch. Of a list, each epoch draws one.
         words: Smallest and largest number of keywords.
-        neighbours: File of neighbours, written by ``grls prepare neighbours``; needed to read ``neighbour``.
-        nearest: Number of nearest neighbours from which one is drawn.
         query: Put the marker of queries in front, as at retrieval; false: no marker, as in the paper.
     """
 
     reads: Reads | list[Reads] = "front"
     words: tuple[int, int] = (2, 6)
-    neighbours: str | None = None
-    nearest: int = 10
     query: bool = False
 
     @property
@@ -65,22 +56,14 @@ class PassageInput:
                 f"expected reads to be of {', '.join(get_args(Reads))}, got {list(self.kinds)!r}."
             )
         low, high = self.words
-        if not 1 <= low <= high or self.nearest < 1:
-            raise ConfigError(
-                f"expected 1 <= fewest <= most words and nearest of at least 1, got {self.words} and "
-                f"{self.nearest}."
-            )
-        if "neighbour" in self.kinds and self.neighbours is None:
-            raise ConfigError(
-                "reads `neighbour` needs a file: make one with `grls prepare neighbours` and name it in "
-                "neighbours."
-            )
+        if not 1 <= low <= high:
+            raise ConfigError(f"expected 1 <= fewest <= most words, got {self.words}.")
 
 
 class MemoriseExamples:
     """Stage one: the model reads the front of a passage, or another input, and writes the rest or all.
 
-    A passage without a content word, or without a neighbour, is read by its front. The arguments are options
+    A passage without a content word is read by its front. The arguments are options
     of :class:`grls.train.stages.data.MemoriseData`.
     """
 
@@ -110,14 +93,6 @@ class MemoriseExamples:
         if "keywords" in reading.kinds:
             self._analyzer = Analyzer.guessed(corpus)
             self._idf = word_weights(corpus, self._analyzer)
-        self._neighbours: Neighbours | None = None
-        if "neighbour" in reading.kinds:
-            assert reading.neighbours is not None
-            self._neighbours = Neighbours.read(reading.neighbours, corpus)
-            alone = int((self._neighbours.numbers[:, 0] < 0).sum())
-            if alone:
-                every = counted(len(corpus), "passage")
-                log.warning("without a neighbour, so that the front is read: %d of %s.", alone, every)
         self._room = min(codec.limits.query, codec.limits.input - len(codec.model_input([])))
         # Arrays of a few bytes a token: a corpus may have too many tokens for lists of Python integers.
         parts: list[npt.NDArray[np.int32]] = []
@@ -156,10 +131,6 @@ class MemoriseExamples:
             count = rng.randint(*self.reading.words)
             words = drawn_words(self.corpus[number], self._idf, count, rng, self._analyzer)
             tokens = (self.codec.texts([" ".join(words)])[0] if words else []) or front
-        elif kind == "neighbour":
-            assert self._neighbours is not None
-            near = self._neighbours.of(number, self.reading.nearest)
-            tokens = (self._row(rng.choice(near))[:-1] if near else []) or front
         if self.reading.query:
             return self.codec.model_input(tokens[: self._room])
         return self.codec.plain_input(tokens)

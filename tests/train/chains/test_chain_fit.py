@@ -112,7 +112,6 @@ def test_memorisation_and_pseudo_queries_are_mixed_in_as_chains(root: Path, tmp_
         (["--model.loss=full"], "chains are trained with --model.loss allowed"),
         (["--model.freeze_encoder=true"], "no encoder to freeze"),
         (["--model.freeze_layers=2"], "freeze_layers must be from 0 to less than the layers"),
-        (["--data.teach_memories=true"], "teach_memories needs a teacher"),
         (["--data.prior.retrievers=[]"], "prior needs retrievers"),
         ([*BM25, "--data.prior.weights=[1,2]"], "got 1 retrievers, 2 weights"),
         (["--data.prior.retrievers=[nowhere]"], "no retriever here"),

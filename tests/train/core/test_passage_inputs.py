@@ -1,4 +1,4 @@
-"""What is read of a passage that is memorised: front, whole, keywords, a neighbour."""
+"""What is read of a passage that is memorised: front, whole, keywords."""
 
 import math
 import random
@@ -10,12 +10,10 @@ import pytest
 from small_data import passages, small_tokenizer, write_small
 from train_helpers import logged, train
 
-from grls.cli import main
 from grls.data.codec import Codec, Limits
 from grls.data.corpus import Corpus
-from grls.data.neighbours import Neighbours
 from grls.data.types import Passage
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.errors import ConfigError
 from grls.train.core.examples import Example
 from grls.train.stages.examples import MemoriseExamples, PassageInput, drawn_words, word_weights
 
@@ -26,15 +24,6 @@ OTTER, LYNX = 0, 6  # the otter is calm, the lynx is calm
 @pytest.fixture(scope="module")
 def codec(tmp_path_factory: pytest.TempPathFactory) -> Codec:
     return Codec(small_tokenizer(write_small(tmp_path_factory.mktemp("sources") / "data")))
-
-
-@pytest.fixture
-def near(tmp_path: Path) -> str:
-    """The lynx's passages are near to the otter's; nothing is near to the others."""
-    lists: list[list[int]] = [[] for _ in range(len(CORPUS))]
-    lists[OTTER] = [LYNX, LYNX + 1, 2]
-    Neighbours.of_lists(lists, 3, "hand").write(tmp_path / "near", CORPUS)
-    return str(tmp_path / "near")
 
 
 def sources(examples: MemoriseExamples, number: int, epochs: int = 60) -> Counter[tuple[int, ...]]:
@@ -80,34 +69,17 @@ def test_weights_are_idf_and_function_words_have_none() -> None:
     assert drawn_words(corpus[0], word_weights(corpus), 9, random.Random(0)) == ["Mill"]
 
 
-def test_a_neighbour_is_one_of_the_nearest(codec: Codec, near: str) -> None:
-    def inputs(*numbers: int) -> set[tuple[int, ...]]:
-        return {tuple(codec.plain_input(row(codec, n)[:-1])) for n in numbers}
-
-    examples = MemoriseExamples(CORPUS, codec, reading=PassageInput("neighbour", neighbours=near))
-    assert set(sources(examples, OTTER)) == inputs(LYNX, LYNX + 1, 2)
-    assert examples.draw(OTTER, 0).target == row(codec, OTTER)
-    nearest = PassageInput("neighbour", neighbours=near, nearest=2)
-    assert set(sources(MemoriseExamples(CORPUS, codec, reading=nearest), OTTER)) == inputs(LYNX, LYNX + 1)
-
-
-def test_what_has_no_neighbour_or_keyword_is_read_by_its_front(
-    codec: Codec, near: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    fronts = MemoriseExamples(CORPUS, codec)
-    examples = MemoriseExamples(CORPUS, codec, reading=PassageInput("neighbour", neighbours=near))
-    assert examples.draw(LYNX, 0) == fronts.draw(LYNX, 0)
-    assert "so that the front is read: 9 of 10 passages" in caplog.text
+def test_what_has_no_keyword_is_read_by_its_front(codec: Codec) -> None:
     corpus = Corpus.from_passages([Passage("a", "is it the if ."), Passage("b", "otter")])
     words = MemoriseExamples(corpus, codec, reading=PassageInput("keywords"))
     assert words.draw(0, 0) == MemoriseExamples(corpus, codec).draw(0, 0)
 
 
-def test_of_several_readings_each_epoch_draws_one(codec: Codec, near: str) -> None:
-    reading = PassageInput(["whole", "neighbour"], neighbours=near, nearest=1)
+def test_of_several_readings_each_epoch_draws_one(codec: Codec) -> None:
+    reading = PassageInput(["whole", "front"])
     found = sources(MemoriseExamples(CORPUS, codec, reading=reading), OTTER)
-    own, other = (tuple(codec.plain_input(row(codec, n)[:-1])) for n in (OTTER, LYNX))
-    assert set(found) == {own, other}
+    fronts = MemoriseExamples(CORPUS, codec).draw(OTTER, 0).source
+    assert set(found) == {tuple(codec.plain_input(row(codec, OTTER)[:-1])), tuple(fronts)}
     assert min(found.values()) > 15
 
 
@@ -122,27 +94,20 @@ def test_it_may_be_read_as_a_query_and_is_cut_to_a_querys_length(codec: Codec) -
         )
 
 
-def test_what_cannot_be_read_is_refused(codec: Codec, near: str, tmp_path: Path) -> None:
-    def refused(kind: type[Exception], match: str, corpus: Corpus = CORPUS, **how: Any) -> None:
+def test_what_cannot_be_read_is_refused(codec: Codec) -> None:
+    def refused(kind: type[Exception], match: str, **how: Any) -> None:
         target = how.pop("target", "whole")
         with pytest.raises(kind, match=match):
-            MemoriseExamples(corpus, codec, target=target, reading=PassageInput(**how))
+            MemoriseExamples(CORPUS, codec, target=target, reading=PassageInput(**how))
 
-    refused(ConfigError, "reads `neighbour` needs a file", reads="neighbour")
     refused(ConfigError, r"expected reads to be of front, .* got \['back'\]", reads="back")
     refused(ConfigError, r"got \[\]", reads=[])
     refused(ConfigError, "1 <= fewest <= most words", reads="keywords", words=(3, 2))
-    refused(ConfigError, "nearest of at least 1", reads="front", nearest=0)
     refused(ConfigError, "target `rest` is the passage without its front", reads="whole", target="rest")
-    refused(DataError, "no such file", reads="neighbour", neighbours=str(tmp_path / "none"))
-    other = Corpus.from_passages([Passage("a", "otter")])
-    refused(MismatchError, "another corpus", other, reads="neighbour", neighbours=near)
 
 
-def test_a_stage_memorises_from_keywords_and_neighbours(tmp_path: Path) -> None:
+def test_a_stage_memorises_from_keywords(tmp_path: Path) -> None:
     data = write_small(tmp_path / "data")
-    near = tmp_path / "near"
-    assert main(["prepare", "neighbours", f"--data={data}", f"--output={near}", "--k=3"]) == 0
-    reading = ["--data.reading.reads=[keywords,neighbour]", f"--data.reading.neighbours={near}"]
+    reading = ["--data.reading.reads=[keywords,whole]"]
     short = ["--data.reading.query=true", "--trainer.max_epochs=1"]
     assert logged(train("memorise", data, tmp_path / "run", *reading, *short), "dev_recall")
