@@ -200,8 +200,6 @@ def trace_beam(
 
 @dataclass
 class _Listing:
-    """Lists the candidates of recorded steps, with texts and ids."""
-
     generator: GenerativeRetriever
     decoder: Decoder
     exclude: Sequence[Sequence[int]]
@@ -259,7 +257,6 @@ class _Listing:
         return tuple(listed)
 
     def result(self, number: int, score: float) -> TracedResult:
-        """A passage that was found."""
         passage = passage_or_done(self.generator, number)
         return TracedResult(passage.id, passage.title, passage.text, score)
 

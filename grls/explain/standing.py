@@ -79,10 +79,9 @@ class GoldStanding(NamedTuple):
         ranked: The number of passages that were ranked.
         depth: The number of passages that could be ranked.
         above: The first passages above it.
-        words: For a retriever that matches words, the words of the query with what each adds to the score of
-            the passage: 0 for a word that it does not hold. None for other retrievers.
+        words: What each word of the query adds to the score, for a retriever that matches words.
         removed: Whether the passage was removed from the retriever, so that no search returns it.
-        naming: Of ranked hops with links, which names lead to it; None: of other searches.
+        naming: Which names lead to it, for ranked hops with links.
     """
 
     query: Query
@@ -103,14 +102,10 @@ class GoldStanding(NamedTuple):
 def standings(
     retriever: Retriever, query: Query, gold: Sequence[str], depth: int, links: bool = True
 ) -> list[GoldStanding]:
-    """Where each gold passage stands in the ranking that a search gives.
+    """Where each gold passage (by its id) stands in the ranking that a search gives, among ``depth``
+    passages.
 
-    Args:
-        retriever: The retriever.
-        query: The query.
-        gold: Ids of the gold passages.
-        depth: Passages ranked.
-        links: Also say which names lead to it, where ranked hops have links; these search once more.
+    ``links``: also say which names lead to it, where ranked hops have links; these search once more.
     """
     numbers = passage_numbers(retriever.corpus, gold)
     (hits,) = retriever.retrieve([query], min(depth, len(retriever.corpus)))
@@ -169,7 +164,7 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True)
 class _Recorder(LinkPrior):
-    """Keeps the hops that it weighs."""
+    """Records the hops that it weighs."""
 
     steps: list[_Step] = field(default_factory=list)
 
@@ -256,7 +251,6 @@ def why_named(naming: GoldNames) -> str:
 
 
 def standing_parts(s: GoldStanding) -> list[Part]:
-    """The report of a standing, in parts."""
     query, passage = ("query", query_line(s.query)), ("passage", with_id(s.gold, s.gold_text))
     parts = [facts_part(query, passage, _search("search", s)), _why(s)]
     if s.words is not None:
@@ -284,7 +278,6 @@ def _search(name: str, s: GoldStanding) -> tuple[str, str]:
 
 
 def why_there(s: GoldStanding) -> str:
-    """One sentence that says where the passage stands."""
     if s.removed:
         return "REMOVED: the passage was removed from the retriever, so no search returns it."
     if s.rank is None:
@@ -311,7 +304,7 @@ def _why(s: GoldStanding) -> Part:
 
 
 def _figure(value: float | None, signed: bool = False) -> str:
-    """A score of any scale for people; a dash for None."""
+    """A dash for None."""
     return "–" if value is None else f"{value:+.4g}" if signed else f"{value:.4g}"
 
 
@@ -345,12 +338,10 @@ def refuse_stepwise(
 
 
 def _changed(options: _Options, usual: _Options) -> list[str]:
-    """The fields whose values differ from the usual ones."""
     return [f.name for f in fields(usual) if getattr(options, f.name) != getattr(usual, f.name)]
 
 
 def line_of(standings: Sequence[GoldStanding]) -> str:
-    """The standings of a query in one line: each gold passage with its rank."""
     ranks = [
         f"{s.gold} {'removed' if s.removed else 'not found' if s.rank is None else f'rank {s.rank:,}'}"
         for s in standings
@@ -359,7 +350,6 @@ def line_of(standings: Sequence[GoldStanding]) -> str:
 
 
 def format_ranks(ranks: Sequence[int | None], depth: int) -> str:
-    """How many gold passages are found at which ranks."""
     counts = rank_counts(ranks, depth)
     rows = {f"rank 1 to {int(top):,}" if top != "1" else "rank 1": n for top, n in counts["found_to"].items()}
     rows["not found"] = counts["not_found"]
@@ -368,12 +358,12 @@ def format_ranks(ranks: Sequence[int | None], depth: int) -> str:
 
 
 def standing_record(s: GoldStanding) -> dict[str, Any]:
-    """All facts of a standing, for JSON; a score that is no finite number is null."""
+    """A score that is no finite number is null."""
     return {"query_id": s.query.id, **plain_values(s), "query": s.query.text}
 
 
 def rank_record(standings: Sequence[GoldStanding]) -> dict[str, Any]:
-    """The standings of a query in few facts, for JSON: each gold passage with its rank and score."""
+    """Each gold passage with its rank and score."""
     gold = [
         {"id": s.gold, "rank": s.rank, "score": plain_values(s.score), "removed": s.removed}
         for s in standings
