@@ -187,7 +187,6 @@ class Generator:
         return trained
 
     def _refuse_unfit(self, stages: Sequence[RecipeStage], options: Mapping[str, Any], taught: bool) -> None:
-        """Refuse (ConfigError) options, a teacher or a model that do not fit the stages of a recipe."""
         names = [stage.stage for stage in stages]
         for name in options:
             stage, _, rest = name.partition(".")
@@ -498,16 +497,8 @@ DATA = "data"
 def training_data(corpus: Any, queries: Any, gold: Any, dev: Any) -> tuple[Corpus, dict[str, Gold]]:
     """Read and check the data of a training: the corpus, and the splits ``train`` and ``dev``.
 
-    Args:
-        corpus: See :func:`~grls.data.inputs.entries.corpus_of`.
-        queries: See :func:`~grls.data.inputs.gold.gold_of`; None: those of the data set folder ``corpus``.
-        gold: The same; for the queries of a data set folder the name of a split; None: ``train``, or the
-            evidence of the queries where the folder has no qrels.
-        dev: A pair of queries and gold, or the name of a split; None: the split ``dev`` of the folder of the
-            queries, or else some of the training queries.
-
-    Raises:
-        DataError: Something is malformed, or a gold passage is not in the corpus.
+    Arguments are those of :meth:`Generator.fit`. The gold of a data set folder's queries is its split
+    ``train``, or their evidence where the folder has no qrels.
     """
     passages = corpus_of(corpus)
     splits = given_splits(corpus, passages, queries, gold, dev)
@@ -541,24 +532,10 @@ def given_splits(
     test: Any = None,
     names: SplitNames = USUAL_NAMES,
 ) -> dict[str, Gold]:
-    """The splits that the user gives: ``train``, ``dev`` and ``test`` -> queries with their gold passages.
+    """The splits that the user gives, ``train``, ``dev`` and ``test``, or those of a data set folder.
 
-    Args:
-        corpus: The argument that the corpus was read from.
-        passages: The corpus.
-        queries: See :func:`training_data`.
-        gold: See :func:`training_data`.
-        dev: See :func:`training_data`.
-        test: The same for the split ``test``.
-        names: The names of the splits in a data set folder, where the arguments are None.
-
-    Returns:
-        The splits; those of a data set folder where the arguments are None. Empty without queries.
-
-    Raises:
-        ConfigError: A split of a folder is named, and there is no folder, or the split is given otherwise.
-        DataError: Something is malformed, or there is gold, or there are dev queries, without queries to
-            learn from.
+    ``corpus`` is the argument that ``passages`` were read from; other arguments are as of
+    :meth:`Generator.fit`. Without queries there are none, and gold or dev queries are refused.
     """
     folder = existing_path(corpus if queries is None else queries, "corpus or queries")
     if folder is not None and not (folder / "queries.jsonl").is_file():

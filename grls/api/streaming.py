@@ -67,8 +67,8 @@ def stream_hops(
 ) -> Iterator[StreamedHop]:
     """The hops of a query, each as soon as it is known; the filter holds in every hop.
 
-    A retriever of single steps has one hop, its best passage. A retriever that ends rankings as sets, or
-    fuses chains, yields all hops at the end. ``lock`` is held while the retriever works, not between hops.
+    A retriever of single steps has one hop, its best passage. One that fuses chains yields all hops at the
+    end. ``lock`` is held while the retriever works, not between hops.
     """
     states, numbered = _states(retriever, query, allow), _in_hops(retriever)
     while True:
@@ -110,7 +110,6 @@ def _states(retriever: Retriever, query: str | Query, allow: Filter | None) -> I
 
 
 def _only(hits: Sequence[Hit]) -> SoFar:
-    """The best passage as a chain."""
     chain = Chain(tuple(hits), hits[0].score if hits else 0.0, False)
     return SoFar(1, True, lambda: [[chain]])
 
@@ -187,8 +186,7 @@ class Batches:
 def answer_together(requests: Sequence[Any], find: Callable[..., list[list[Hit]]], *options: Any) -> None:
     """Answer requests by one search; where it fails, each alone, so that an error finds its request.
 
-    A request has ``queries``, and a ``future`` that gets the hits of each. ``find`` takes queries and the
-    options.
+    A request has ``queries``, and a ``future`` that gets the hits of each.
     """
     try:
         hits = iter(find([query for request in requests for query in request.queries], *options))
