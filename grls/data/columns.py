@@ -1,9 +1,9 @@
 """The metadata of a corpus by field, so that a filter does not read all metadata again.
 
-A field that a filter names becomes a column: one small code per passage, and the different values that the
-codes stand for. A comparison is made once per value. Columns and the results of filters are cached up to a
-number of bytes; the least recently used go first. A corpus does not change, so they never grow stale; a
-corpus with more passages takes over the columns of the first one. Threads may share the columns.
+A field that a filter names becomes a column: a small code per passage, and the values that the codes stand
+for; each value is compared once. Columns and results of filters are cached up to a number of bytes; the least
+recently used go first. They never grow stale, since a corpus does not change; a corpus with more passages
+takes over the columns of the first one. Threads may share the columns.
 """
 
 from __future__ import annotations

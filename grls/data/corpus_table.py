@@ -1,8 +1,7 @@
 """The Arrow table of a ``corpus.jsonl``, one row per passage.
 
-The table of a small file is in memory (:class:`MemoryTable`). The table of a larger file is memory-mapped
-from a file in the cache of ``datasets``, so a corpus may be larger than memory. That library takes most of a
-second to import, so only a large corpus imports it.
+The table of a small file is in memory (:class:`MemoryTable`). That of a larger file is memory-mapped in the
+cache of ``datasets``, which takes most of a second to import, so only a large corpus imports it.
 """
 
 from __future__ import annotations

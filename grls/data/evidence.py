@@ -1,9 +1,9 @@
 """Excerpts of passages as evidence for a question: the title, and the sentences nearest to the question.
 
 A hop reads the question and every passage retrieved so far. Whole passages make this input long, and the
-question is a small part of it. The next hop mostly needs one or two sentences. The first sentence says what a
-passage is about, so it always stays. Other sentences are ranked by the words that they share with the
-question; a word that is rare in the passage counts more. With S sentences, of which S_w hold the word w,
+next hop mostly needs one or two sentences. The first sentence says what a passage is about, so it always
+stays. Other sentences are ranked by the words that they share with the question; a word that is rare in the
+passage counts more. With S sentences, of which S_w hold the word w,
 
     score(sentence) = sum over the words w that sentence and question share of log((S + 1) / S_w).
 

@@ -1,9 +1,9 @@
 """Data sets of the Hugging Face hub as folders in BEIR's layout: ``--data hub:NAME``, ``--corpus hub:NAME``.
 
-Rows are streamed by ``datasets`` and written once; later commands read the folder. The configuration
-``corpus`` holds the passages, ``queries`` the queries, and every configuration with columns of query ids and
-passage ids the judgements, one file a split: the form of MTEB's data sets. A data set with a single
-configuration is a corpus. Names of columns: as of data frames (:mod:`grls.data.inputs.entries`).
+Rows are streamed by ``datasets`` and written once; later commands read the folder. As in MTEB's data sets,
+the configuration ``corpus`` holds the passages, ``queries`` the queries, and every configuration with columns
+of query ids and passage ids the judgements, one file a split. A data set with a single configuration is a
+corpus. Names of columns: as of data frames (:mod:`grls.data.inputs.entries`).
 """
 
 from __future__ import annotations

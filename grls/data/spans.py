@@ -2,12 +2,11 @@
 
 Legend: N passages, V spans.
 
-A generator that writes a passage from its beginning must guess the first words. For a passage that was never
-an answer in training this is hard. With spans it may begin at any word, for example at a name in the
-question. A span is a sequence of a few words of title and text; the constraint index is over spans instead of
-passages. Substrings as identifiers: Bevilacqua et al. 2022 (arXiv 2204.10628). Several spans of a passage: Li
-et al. 2023 (arXiv 2305.16675). Score of a passage from its spans:
-:mod:`grls.retrieve.generative.span_scores`.
+A generator that writes a passage from its beginning must guess the first words, which is hard for a passage
+that was never an answer in training. With spans it may begin at any word, for example at a name in the
+question. A span is a few words of title and text; the constraint index is over spans instead of passages.
+Substrings as identifiers: Bevilacqua et al. 2022 (arXiv 2204.10628). Several spans of a passage: Li et al.
+2023 (arXiv 2305.16675). Score of a passage from its spans: :mod:`grls.retrieve.generative.span_scores`.
 
 Spans are numbered in the order of their passages, and within a passage in the order of its words. DONE comes
 last. Spans are not stored: they follow from the corpus and the number of words.

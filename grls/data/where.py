@@ -26,7 +26,7 @@ How values compare:
 - ``true``, ``false``, ``nan``, ``inf`` and ``infinity`` have no order, so they are refused after ``<``,
   ``<=``, ``>`` and ``>=``. In quotes they are ordinary text.
 
-A filter is read in time proportional to its length. The module does not know the passages.
+A filter is read in time proportional to its length.
 """
 
 from __future__ import annotations

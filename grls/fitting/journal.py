@@ -1,6 +1,6 @@
 """What a run has done and what it shows: the journal ``fit.jsonl``, the clock, and the line of progress.
 
-A record of the journal is of one stage that was done: its name, a fingerprint of the options and stages that
+Each stage that was done has a record in the journal: its name, a fingerprint of the options and stages that
 it depends on, its seconds, and its result. Neither the budget nor another choice among candidates changes
 these, so a run that is called again goes on with all that is done. The seconds of a run are written now and
 then, so that a call after a kill knows what was spent. On a terminal the line of progress is redrawn;

@@ -1,11 +1,11 @@
 """The anytime search of ``grls fit``: which stage next, is there time for it, run it, choose.
 
-Stages stand in the order of their expected gain for their time. In the first round a stage that can do more
-or less takes no more than its share of the time that is left. A stage that stands aside, as it gains less
-than later ones, waits for the second round where it needs more than its share. A stage begins only if its own
-time and that of what must follow for its result to be of use fit into what is left, by times that were
-measured in this run; it ends early enough for what follows. In the third round nothing else can use the time,
-so a stage that does not fit begins if a later call can go on with it.
+Stages stand in the order of their expected gain for their time. A stage begins only if its own time and that
+of what must follow for its result to be of use fit into what is left, by times that were measured in this
+run; it ends early enough for what follows. There are three rounds. In the first, a stage that can do more or
+less takes no more than its share of the time that is left, and one that gains less than later ones stands
+aside if it needs more than its share. In the second it has its turn. In the third nothing else can use the
+time, so a stage that does not fit begins if a later call can go on with it.
 
 The module knows no retrievers: stages are functions, and time is a clock. A test runs it on simulated
 machines.

@@ -2,16 +2,14 @@
 
 A single step is one hop, so the choice between a single step and hops is one of the numbers tried. Few
 development queries mislead: of two settings whose recall differs by less than chance would make it, the
-simpler one is as good a guess, and costs less. So of all settings whose recall is within one standard error
-of the best one's (of the paired difference, query by query; Breiman et al. 1984, section 3.4.3), the fewest
-hops are chosen, and of those the highest recall. The onward model is learned with the temperature of the
-best setting of several hops, and tried with every number of hops.
+simpler one is as good a guess, and costs less. So of all settings within one standard error of the best
+recall (of the paired difference, query by query; Breiman et al. 1984, section 3.4.3), the fewest hops are
+chosen, and of those the highest recall. The onward model is learned with the temperature of the best setting
+of several hops, and tried with every number of hops.
 
-The shares of links come before that, with two hops: of those within one standard error of the best recall
-the nearest to what the folder has. Links are added to what hops have found, which is cached.
-
-For chains the bias on DONE and the choice of a chain are tried together. Of the settings within one standard
-error of the best set F1 the nearest to what the folder has is taken.
+The shares of links come first, with two hops; for chains, the bias on DONE and the choice of a chain are
+tried together. Of the settings within one standard error of the best, the nearest to what the folder has is
+taken. Links are added to what hops have found, which is cached.
 """
 
 from __future__ import annotations

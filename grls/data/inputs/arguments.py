@@ -1,11 +1,9 @@
 """The door of a public call: its arguments are checked by their annotations, before it does anything.
 
-``@checked`` reads the annotations of a function once, when it is called first. Scalars of NumPy and pandas
-become those of Python, arrays and series become lists, paths may be texts or any ``os.PathLike``. Everything
-else that is not what the annotation says is refused with the names of the call and of the argument. ``Any``
-takes everything: what comes so is read elsewhere (:mod:`grls.data.inputs.entries`, ``queries``, ``gold``).
-
-``Annotated[kind, read]`` replaces the check by a function that takes the value, and returns it as it is used.
+Scalars of NumPy and pandas become those of Python, arrays and series become lists, paths may be texts or any
+``os.PathLike``. Everything else that is not what the annotation says is refused with the names of the call
+and of the argument. ``Any`` takes everything, to be read elsewhere. ``Annotated[kind, read]`` replaces the
+check by a function that returns the value to be used.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ alone, and its result is that of a search of its own, with rescoring and priors.
 ranks the passages of a query as soon as the search for its spans has stopped.
 
 First hops and single steps come first: their inputs are short, and a user waits for the first passage. A
-later hop has an input for each chain, with the evidence, so reading the inputs of a few retrievals takes as
-long as many searches. Later hops enter a few at a time, when no first hop is in a slot, or after some turns;
-and a part of the slots is reserved for first hops.
+later hop has an input for each chain, with the evidence; reading those of a few retrievals takes as long as
+many searches. So later hops enter a few at a time, when no first hop is in a slot, or after some turns; and a
+part of the slots is reserved for first hops.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ spans:
     score(x) = log sum over spans v of x of p(v)^(1/T)  -  (1 - 1/T) log n(x)  -  the same over candidates,
 
 already divided by T; the last term makes it a log-probability among the candidates of the first tier. For
-T = 1 it is the log of the sum of the probabilities of its spans, and the last term is left out. Then the
-likeliest span decides, often that of a common phrase. The larger T, the more it matters that several spans
-agree, also spans that the beam has not written. The second term removes the advantage of long passages: a
-passage with equally likely spans has n(x) p(v) for any T. (SEAL, arXiv 2204.10628, section 3.2, adds up
-powers of the weights of n-grams in the beam, and ignores the others.)
+T = 1 it is the log of the sum of the probabilities of its spans, without the last term. Then the likeliest
+span decides, often that of a common phrase. The larger T, the more it matters that several spans agree, also
+spans that the beam has not written. The second term removes the advantage of long passages: a passage with
+equally likely spans has n(x) p(v) for any T. (SEAL, arXiv 2204.10628, section 3.2, adds up powers of the
+weights of n-grams in the beam, and ignores the others.)
 
 The log-probability of a prior, times its weight, is added to log p(v) of all spans of x. DONE has one span,
 so its probability among the candidates is that for T = 1, and the passages share the rest.

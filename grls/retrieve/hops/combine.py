@@ -5,8 +5,8 @@ Legend: C chains a query, W passages that continue a chain at each hop, d a pass
 The chains of a generator have the sum of the log-probabilities of their hops (:class:`Sum`): log p(chain |
 query) = sum over hops h of log p(passage h | query, passages before h), DONE included (arXiv 2204.13596, the
 dynamic multi-step setting). Other retrievers have the chain beams of MDR (Xiong et al. 2021, arXiv
-2009.12756): the sum of scores. Sums favour long chains where scores are positive, as inner products mostly
-are. So dynamic chains of theirs are ranked by the mean score of a hop, DONE included (:class:`Mean`).
+2009.12756): the sum of scores. Where scores are positive, as inner products mostly are, sums favour long
+chains; so their dynamic chains are ranked by the mean score of a hop, DONE included (:class:`Mean`).
 
 Where any order of the evidence is right, a model spreads the probability of a set over its orders, and chains
 of many passages look less likely than they are. With ``sets``, chains of the same passages are merged:
@@ -14,9 +14,9 @@ log p(set | query) is the log of the sum over the orders that the beams reach, a
 place to stop. It is approximate from the third passage on, since a set continues only in its likeliest order.
 
 Chains answer "which passages together?". For a ranking (:class:`Marginal`) the best chain has too few
-passages. To rank all its passages before those of the second chain is wrong: a passage in many chains is
-likelier than the last passage of the best chain. With p(d | S) the probability of the next hop, a softmax
-over the scores of its hits (divided by a temperature) and of what the stop rule gives the end,
+passages, and a passage in many chains is likelier than the last passage of the best one. With p(d | S) the
+probability of the next hop, a softmax over the scores of its hits (divided by a temperature) and of what the
+stop rule gives the end,
 
     P(d) = sum over hops h and sets S of h - 1 passages of P(S) p(d | S),
 

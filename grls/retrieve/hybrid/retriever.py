@@ -6,12 +6,12 @@ they are unique. There is one pass, and no second list to fuse. The score of a p
 log p(passage | query) + sum over priors of w_i log P_i(passage | query). It ranks passages but is not a
 log-probability, with two exceptions: among the candidates of generators that write spans
 (:mod:`grls.retrieve.generative.span_scores`), and if scores are normalized at every token, for a generator
-that was trained with its priors (the product of experts of :mod:`grls.decode.prior`). Chains of normalized
-scores: :class:`grls.retrieve.hops.combine.Sum`.
+that was trained with its priors (the product of experts of :mod:`grls.decode.prior`).
 
 The search treats DONE as a passage, but retrievers do not score DONE, except bi-encoders trained with it. So
-DONE gets a constant share of every prior. Other chains: :class:`grls.retrieve.hops.combine.Mean`, which end
-by the score of DONE (:mod:`grls.retrieve.hops.stop`).
+DONE gets a constant share of every prior. Chains of normalized scores:
+:class:`grls.retrieve.hops.combine.Sum`; others: :class:`grls.retrieve.hops.combine.Mean`, which end by the
+score of DONE (:mod:`grls.retrieve.hops.stop`).
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 Legend: Q queries, M largest number of passages of a query in the pool, F priors with each temperature.
 
 Hybrid decoding scores passages by log p(x | query) + sum_i w_i log P_i(x | query), and the priors' part of
-the sum is known. So the passages of one search can be ranked under other weights without the model.
-:func:`tune_together` searches with a few settings and collects their passages in a pool. It ranks the pool
-under every setting of a grid, searches with the best setting, adds its passages, and repeats until it has
-searched with the best setting. (Minimum error rate training for translation grows n-best lists in this way;
-Och 2003, ACL.) A search is a beam search of all queries; a setting of the grid costs only a sum.
+the sum is known. So the passages of one search can be ranked under other weights without the model, at the
+cost of a sum. :func:`tune_together` searches with a few settings and collects their passages in a pool. It
+ranks the pool under every setting of a grid, searches with the best setting, adds its passages, and repeats
+until it has searched with the best setting. (Minimum error rate training for translation grows n-best lists
+in this way; Och 2003, ACL.)
 
 A generator whose scores with its priors are normalized at every token has no such sum: :func:`tune_in_turn`
 searches with every setting that it tries, one prior after another.

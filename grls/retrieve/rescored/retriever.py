@@ -7,10 +7,9 @@ scores s(x), and the cross-encoder (:mod:`grls.models.cross_encoder`) logits z(x
 
     score(x)  =  s(x) + w z(x),    or z(x) without a weight w.
 
-Equal scores keep the order of the first retriever. All other passages follow these n in the same order. Their
-distance from the last rescored passage is their distance from the n-th passage of the first retriever. n does
-not depend on k, so neither does the order of the rescored passages. The folder holds ``grls.json``, and
-``model/`` if the cross-encoder is embedded.
+Equal scores keep the order of the first retriever. All other passages follow in that order, as far from the
+last rescored passage as they were from the n-th. n does not depend on k, so neither does the order of the
+rescored passages. The folder holds ``grls.json``, and ``model/`` if the cross-encoder is embedded.
 """
 
 from __future__ import annotations
