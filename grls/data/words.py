@@ -1,4 +1,4 @@
-"""Splits texts into the words that BM25, TF-IDF and neighbours count; all of them use this one rule.
+"""Splits texts into the words that BM25 and TF-IDF count; both use this one rule.
 
 First a text is folded (:func:`fold`): Unicode NFKC and case folding, without optional marks (vowel points,
 Greek accents, variants of Arabic letters), and with one set of digits. Accents of Latin letters stay, because
@@ -150,17 +150,16 @@ class Analyzer:
         usual = {"language": ("auto", "en"), "stem": (False,), "stop_words": (True,)}
         return {name: value for name, value in vars(self).items() if value not in usual[name]}
 
-    def content(self, text: str, least: int = 2) -> dict[str, str]:
+    def content(self, text: str) -> dict[str, str]:
         """The content words of a text in order, each once: folded word -> the word as first written.
 
-        The list of function words that are left out is longer than for BM25. ``least``: letters of a word.
+        The list of function words that are left out is longer than for BM25.
         """
         stop = function_words(self.language)
         content: dict[str, str] = {}
         for word in _split(unicodedata.normalize("NFC", text), False):
             folded = fold(word, self.language in _TURKIC)
-            long = len(word) >= least or _UNSPACED.match(word)
-            if long and _WORD.fullmatch(word) and folded not in stop:
+            if _WORD.fullmatch(word) and folded not in stop:
                 content.setdefault(folded, word)
         return content
 

@@ -138,7 +138,7 @@ class ChainData(RetrieveData):
         return files if self.rescore_input is None else {**files, RESCORE: self.rescore_input._asdict()}
 
     def _memorise_examples(self, reading: PassageInput) -> MemoriseChains:
-        return MemoriseChains(self.corpus, self.codec, reading=reading, seed=self.seed)
+        return MemoriseChains(self.corpus, self.codec, reading, self.seed)
 
 
 _REMEMBERED = 20_000

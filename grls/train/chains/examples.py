@@ -28,7 +28,7 @@ from grls.index.rows import Ints
 from grls.models.base import Floats
 from grls.train.chains.decisions import PassageTarget, Path
 from grls.train.core.examples import own_passages
-from grls.train.stages.examples import MemoriseExamples, RetrieveExamples
+from grls.train.stages.examples import MemoriseExamples, PassageInput, RetrieveExamples
 
 
 class HopExample(NamedTuple):
@@ -102,6 +102,10 @@ class ChainExamples(RetrieveExamples):
 
 class MemoriseChains(MemoriseExamples):
     """Passages to memorise as chains of one hop, of no query."""
+
+    def __init__(self, corpus: Corpus, codec: Codec, reading: PassageInput, seed: int):
+        super().__init__(corpus, codec, reading=reading)
+        self.seed = seed
 
     def draw(self, number: int, epoch: int) -> ChainExample:  # type: ignore[override]
         source = super().draw(number, epoch).source

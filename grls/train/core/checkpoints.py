@@ -80,9 +80,7 @@ class RunState(NamedTuple):
         last = {name.rpartition(".")[2]: value for name, value in self.settings.items()}
         constant = last.get("schedule") == "constant" and not last.get("warmup")
         if self.settings.get("data.mix.epochs") is None:
-            constant &= not any(
-                isinstance(last.get(name), list) for name in ("pseudo_share", "memorise_share")
-            )
+            constant &= not isinstance(last.get("pseudo_share"), list)
         settings = before.get("settings", {})
         for name in sorted(self.settings.keys() | settings.keys()):
             earlier, now = settings.get(name), self.settings.get(name)

@@ -130,7 +130,7 @@ def drawn(data: Path, mix: Mix, epochs: int = 4, **options: Any) -> RetrieveData
 def test_pseudo_queries_and_memorisation_are_mixed_into_retrieval(data: Path, tmp_path: Path) -> None:
     """30 examples an epoch: 9 pseudo hops falling to 3, 6 passages by heart; no DONE of pseudo-queries."""
     pseudo = str(tmp_path / "pseudo.jsonl")
-    mix = Mix(pseudo, (0.3, 0.1), memorise=PassageInput("keywords", query=True), memorise_share=0.2)
+    mix = Mix(pseudo, (0.3, 0.1), memorise=PassageInput("whole", query=True), memorise_share=0.2)
     made = drawn(data, mix, shuffle=True)  # of the real evidence alone
     some = made.train_examples
     assert isinstance(some, Mixture)
@@ -155,7 +155,7 @@ def test_pseudo_queries_and_memorisation_are_mixed_into_retrieval(data: Path, tm
 
 def test_a_run_with_a_mix_goes_on_to_the_same_losses(data: Path, tmp_path: Path) -> None:
     mix = [f"--data.mix.pseudo={tmp_path / 'pseudo.jsonl'}", "--data.mix.pseudo_share=[0.6,0.2]",
-           "--data.mix.memorise.reads=keywords", "--data.mix.memorise_share=0.1",
+           "--data.mix.memorise.reads=whole", "--data.mix.memorise_share=0.1",
            "--data.mix.epochs=3", "--model.schedule=constant", "--model.warmup=0"]  # fmt: skip
     whole = logged(train("retrieve", data, tmp_path / "whole", *mix, "--data.workers=1"), "train_loss")
     assert sorted(whole) == list(range(24))
