@@ -58,7 +58,7 @@ TokenIds = npt.NDArray[np.int64]
 
 
 def add_special_tokens(tokenizer: PreTrainedTokenizerBase, markers: Sequence[str] = SPECIAL_TOKENS) -> int:
-    """Add the missing markers to a tokenizer; returns how many were added."""
+    """Returns how many markers were added."""
     known = tokenizer.get_vocab()
     missing = [token for token in markers if token not in known]
     return int(tokenizer.add_tokens(missing, special_tokens=True)) if missing else 0

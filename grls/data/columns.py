@@ -174,8 +174,6 @@ def part_mask(expression: Expression, columns: Mapping[str, FieldColumn]) -> Mas
 
 
 class _Coder:
-    """Makes a column, or continues one, batch by batch."""
-
     def __init__(self, column: FieldColumn | None = None):
         self._values: list[Any] = [None] if column is None else list(column.values)
         self._codes: list[Codes] = [np.empty(0, dtype=np.uint8) if column is None else column.codes]

@@ -50,7 +50,7 @@ class CachedFacts:
         self._sum = None if folder is None else read_json(folder / _CACHE)["sha256"]
 
     def get(self, name: str, find: Callable[[], str]) -> str:
-        """A fact by its name, found once."""
+        """A fact by its name, which is found once."""
         if self._file is None:
             return find()
         known = self._read(self._file)

@@ -109,7 +109,6 @@ def _splits(file: Path) -> str:
 
 
 def has_qrels(folder: str | Path) -> bool:
-    """Whether a data set has judgements of any split."""
     return any((Path(folder) / "qrels").glob("*.tsv"))
 
 

@@ -2,7 +2,7 @@
 
 A tokenizer can split special tokens that are spelled in a text. But some chat models mark turns with added
 tokens that are not declared special (DeepSeek's ``<｜User｜>``, ``<|im_start|>`` of many fine-tuned models),
-and the tokenizer never splits these. The chat template writes them, and so tells them.
+and the tokenizer never splits these. They are recognized by the chat template, which writes them.
 """
 
 from __future__ import annotations

@@ -158,7 +158,6 @@ class Joined:
             yield from part.comparisons()
 
     def mask(self, of: Callable[[FieldComparison], Mask]) -> Mask:
-        """For which passages the filter holds, from those for which each comparison holds."""
         joined = self.parts[0].mask(of).copy()
         for part in self.parts[1:]:
             (np.logical_and if self.word == "and" else np.logical_or)(joined, part.mask(of), out=joined)

@@ -138,7 +138,7 @@ class Analyzer:
 
     @classmethod
     def guessed(cls, passages: PassagesByNumber) -> Analyzer:
-        """Without a warning."""
+        """The default analyzer with a guessed language, without a warning."""
         return cls(_guessed(passages) or "en")
 
     def in_english(self) -> Analyzer:
@@ -146,7 +146,7 @@ class Analyzer:
         return replace(self, language="en") if self.language == "auto" else self
 
     def settings(self) -> dict[str, str | bool]:
-        """Only settings that differ from English without stemming."""
+        """Those that differ from English without stemming, for manifests."""
         usual = {"language": ("auto", "en"), "stem": (False,), "stop_words": (True,)}
         return {name: value for name, value in vars(self).items() if value not in usual[name]}
 

@@ -215,7 +215,6 @@ class _Listing:
             self._masses.load(np.zeros(1, np.int64), np.zeros(1, np.int64))
 
     def steps(self, steps: Sequence[BeamStep], recorded: Sequence[RecordedStep]) -> tuple[TracedStep, ...]:
-        """The steps of the search, with the scores of the model."""
         listed: list[TracedStep] = []
         codec, end = self.generator.codec, self.decoder.index.rows.end
         parents: list[int | None] = [None]  # of each beam among the listed candidates of the step before

@@ -133,7 +133,6 @@ def judge_answers(
 
 
 def answer_parts(judged: JudgedAnswer) -> list[Part]:
-    """The report on an answer, in parts."""
     accepted = ", ".join(judged.query.answers)
     facts = [("query", query_line(judged.query)), ("answer", judged.answer or "–"), ("accepted", accepted)]
     facts += [("key", key) for key in judged.keys[:_SHOWN]] + [
@@ -153,7 +152,6 @@ def failure_record(judged: Sequence[JudgedAnswer]) -> dict[str, Any]:
 
 
 def format_failures(judged: Sequence[JudgedAnswer]) -> str:
-    """The failures, with the share of each among wrong answers."""
     record = failure_record(judged)
     wrong = record["queries"] - record["right"]
     lines = [f"{counted(len(judged), 'query')} with gold passages and accepted answers, {wrong:,} wrong", ""]

@@ -164,8 +164,6 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True)
 class _Recorder(LinkPrior):
-    """Records the hops that it weighs."""
-
     steps: list[_Step] = field(default_factory=list)
 
     def weighed(
@@ -201,7 +199,6 @@ def _recorded(retriever: RankedHops, query: Query) -> list[_Step]:
 
 
 def _naming(retriever: RankedHops, steps: Sequence[_Step], number: int, hits: Sequence[Hit]) -> GoldNames:
-    """Which names lead to a passage in the steps of a search that ranks ``hits``."""
     corpus = retriever.corpus
     passage, of_corpus = corpus[number], corpus.links(retriever.hops.names)
     known = GoldNames(tuple(as_written(passage, words) for words in of_corpus.names(number)))
@@ -233,7 +230,6 @@ def _naming(retriever: RankedHops, steps: Sequence[_Step], number: int, hits: Se
 
 
 def why_named(naming: GoldNames) -> str:
-    """One sentence that says which names lead to the passage, or that a link is missing."""
     if not naming.names:
         return "NO LINK: it has no title, and begins with no name."
     names = ", ".join(f'"{name}"' for name in naming.names)
@@ -320,7 +316,6 @@ _RANKS = (1, 5, 10, 20, 100, 1000)
 def refuse_stepwise(
     retriever: Retriever, folder: str, case: CaseOptions, search: SearchOptions, hops: HopOptions
 ) -> None:
-    """Refuse options that say nothing about where a passage stands in a ranking."""
     stored = stored_options(folder)
     heeds = getattr(type(single_steps(retriever)), "heeds", None)
     names = [f"case.{name}" for name in _changed(case, USUAL_CASE) if name != "gold"]
@@ -363,7 +358,6 @@ def standing_record(s: GoldStanding) -> dict[str, Any]:
 
 
 def rank_record(standings: Sequence[GoldStanding]) -> dict[str, Any]:
-    """Each gold passage with its rank and score."""
     gold = [
         {"id": s.gold, "rank": s.rank, "score": plain_values(s.score), "removed": s.removed}
         for s in standings

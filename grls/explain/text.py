@@ -99,7 +99,7 @@ def search(e: Explanation) -> str:
 
 
 def cells(row: PathRow) -> tuple[str, ...]:
-    """The cells of a table with :data:`HEADER`."""
+    """Columns are those of :data:`HEADER`."""
     gone = row.fate is None
     rank = "–" if row.rank is None else f"({row.rank})" if gone else str(row.rank)
     preferred = ", ".join(f"{p.text} {p.log_probability:.2f}" for p in row.preferred)
@@ -276,7 +276,6 @@ class Summary(NamedTuple):
     sufficient: dict[str, int]
 
     def record(self) -> dict[str, Any]:
-        """With the options of the stop rule."""
         fields = self._asdict() | self.stop.options
         del fields["stop"]
         return fields
@@ -310,7 +309,6 @@ def summarise(explainer: Explainer, asks: Sequence[Ask]) -> Summary:
 
 
 def format_summary(s: Summary) -> str:
-    """A table and a histogram."""
     total = sum(s.verdicts.values())
     missed = total - sum(s.verdicts[v] for v in _FOUND)
     bias = f", {s.stop}" if s.stop.bias else ""

@@ -209,7 +209,6 @@ class FitCandidates:
         return Candidate(system.name, values[decides], values[ORDER], system.cost, members)
 
     def compared(self, *names: str) -> list[Candidate]:
-        """Systems on the queries that all of them have ranked."""
         return level([self.candidate(self.systems[name]) for name in names])
 
     def choose(self) -> Choice:
@@ -259,11 +258,10 @@ class FitCandidates:
         save_for(run, str(self.run_file(gold.split, system.folder).with_suffix("")), queries)
 
     def fuse(self, names: Sequence[str]) -> list[System]:
-        """Fuse every two of some systems, and all of them; returns the fusions that are better than each
-        member.
+        """Fuse every two of some systems, and all of them.
 
         Weights are the best ones on the saved rankings of what all have ranked; on cut sentences they are
-        equal.
+        equal. A fusion in which a member has the weight 0 is left out.
         """
         fused = []
         for parts in (*combinations(names, 2), *([tuple(names)] if len(names) > 2 else [])):

@@ -85,7 +85,6 @@ class Fitted:
         return self.output / "report.html"
 
     def text(self) -> str:
-        """The table, in percent."""
         heads = list(dict.fromkeys(name for measures in self.metrics.values() for name in measures))
         rows = [["", *heads, "ms a query", "links"]]
         for name, measures in self.metrics.items():
@@ -103,7 +102,7 @@ class Fitted:
 
 
 def milliseconds(seconds: float) -> str:
-    """With a tenth below ten milliseconds."""
+    """With one decimal below ten milliseconds."""
     return f"{1000 * seconds:,.1f}" if seconds < 0.00995 else f"{1000 * seconds:,.0f}"
 
 

@@ -48,7 +48,7 @@ def plan_dataset(data: str, output: str | Path, options: FitOptions) -> str:
 def _stages(
     output: Path, options: FitOptions, data: SplitData, progress: FitProgress
 ) -> tuple[FitStages, list[str]]:
-    """The stages of a run, and what data, machine and models are, in lines."""
+    """The stages of a run, and lines about data, machine and models."""
     facts = data_facts(data)
     machine = this_machine(options.device)
     models = base_models(options.biencoder, options.generator, machine, facts.language)

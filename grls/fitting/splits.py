@@ -160,7 +160,6 @@ class DataFacts:
 
     @property
     def untaught(self) -> str | None:
-        """Why no model is trained, or None."""
         if self.unlabelled:
             return "without labelled questions nothing tells whether a training helps"
         return f"give {LEAST_QUERIES} training queries or more" if self.few else None

@@ -238,7 +238,7 @@ class BM25Retriever:
         return scores
 
     def _asked(self, texts: Sequence[str]) -> Iterator[tuple[BM25Retriever, list[str]]]:
-        """:meth:`_of_query` of each text, with a warning if most queries have no word of any passage."""
+        """Warns if most queries have no word of any passage."""
         for text in texts:
             index, words = self._of_query(text)
             self._searched += 1

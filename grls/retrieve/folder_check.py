@@ -82,7 +82,7 @@ def format_folder_check(report: FolderCheck) -> str:
 
 
 def _checks(folder: Path, opening: Opening, seen: set[Path]) -> Iterator[PartCheck]:
-    """Skips folders in ``seen``."""
+    """Of a folder and its members; those in ``seen`` are skipped."""
     if folder.resolve() in seen:
         return
     seen.add(folder.resolve())

@@ -18,7 +18,7 @@ def is_hub_name(name: str | Path) -> bool:
 
 
 def is_on_the_hub(name: str | Path) -> bool:
-    """Whether a name means a repository: no folder here has it."""
+    """Whether a name means a repository: no folder here has it, nor the name of its user."""
     return is_hub_name(name) and not Path(name).exists() and not Path(str(name).partition("/")[0]).is_dir()
 
 

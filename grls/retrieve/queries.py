@@ -37,7 +37,7 @@ class Reachable(NamedTuple):
     indices: list[int | None]
 
     def of(self, query: int) -> Numbers | None:
-        """None: all passages."""
+        """The passages that a query may retrieve; None: all."""
         index = self.indices[query]
         return None if index is None else self.sets[index]
 

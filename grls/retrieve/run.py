@@ -100,7 +100,6 @@ class RetrieverRun:
         )
 
     def settings(self, info: RunInfo) -> dict[str, Any]:
-        """The settings that the results depend on."""
         names = ("system", "steps", "corpus", "queries", "split", "score_mode", "options", "search")
         return {
             **{name: getattr(info, name) for name in names},

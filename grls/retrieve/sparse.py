@@ -213,7 +213,7 @@ class SparseRetriever(EncodedRetriever):
         return best
 
     def score(self, encoded: csr_array, queries: Numbers) -> Floats:
-        """``[n, N]``."""
+        """Scores ``[n, N]``."""
         return np.stack([self._products(encoded, query) for query in queries.tolist()])
 
     def _products(self, encoded: csr_array, query: int) -> Floats:

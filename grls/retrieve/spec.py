@@ -192,7 +192,7 @@ def _texts(content: Any) -> Iterator[str]:
 def update_spec(folder: str | Path, changes: Mapping[str, Any]) -> None:
     """Change some fields of a folder's ``grls.json``, atomically; None takes a field out.
 
-    Its entry in ``checksums.json`` is computed again.
+    Its checksums (``sha256``, ``seal``) are computed again.
     """
     file = Path(folder) / MANIFEST
     refuse_broken_seal(folder)

@@ -141,7 +141,6 @@ def _update_own_form(source: Path, target: Path, changes: Changes) -> ChangedCou
 
 
 def _update_copy(folders: Sequence[Path], changes: Changes) -> None:
-    """Change the retrievers, corpora and models of a self-contained copy."""
     removed = {}  # folder of a kind with ``update`` -> removed ids that it still holds; the others lose them
     for folder in filter(is_retriever, folders):
         kind = _class(folder)

@@ -392,7 +392,7 @@ CHAINS = Step("chains", tune_chains, lambda tuning: tuning.hops.steps == "dynami
 
 
 def _relevant(spec: dict[str, Any]) -> dict[str, Any]:
-    """The fields that chains depend on, beside the models."""
+    """Fields of a folder that its chains depend on, beside the models."""
     hops = {
         name: value for name, value in spec["hops"].items() if name not in (*StopRule().options, "choose")
     }

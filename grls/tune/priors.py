@@ -213,7 +213,6 @@ def tune_cross_encoder(tuning: Tuning) -> TuneChoice:
 
 
 def _readings(tuning: Tuning, opened: Callable[[], Any], dev: DevHops, depth: int) -> list[Reading]:
-    """The first passages of every dev query or hop, read by the cross-encoder."""
     queries = dev.queries
     readings: list[Reading] = []
     with Progress(len(queries), "tune with", "queries", shown=None) as bar:

@@ -365,7 +365,6 @@ def _listed(value: Any, kind: Any, inner: Sequence[Any]) -> Any:
 
 
 def _called(kind: Any, inner: Sequence[Any] = ()) -> str:
-    """A type in plain English."""
     if kind is NoneType:
         return ""
     if kind in _SINGULAR:
@@ -377,7 +376,6 @@ def _called(kind: Any, inner: Sequence[Any] = ()) -> str:
 
 
 def _many(kind: Any) -> str:
-    """In the plural."""
     if get_origin(kind) is Literal:
         return " or ".join(map(str, get_args(kind)))
     base = get_origin(kind) or kind

@@ -377,8 +377,6 @@ class FusedChains(_Fused):
 
 @dataclass(frozen=True)
 class _Members:
-    """The members in a file."""
-
     members: list[str | dict[str, Any]]
     depth: int | None = None
     length: Length = "mean"

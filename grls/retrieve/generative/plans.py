@@ -140,7 +140,7 @@ class _PlanRun:
         return wanted - len(self._requests) + self._may_enter()
 
     def take(self, count: int) -> list[JoiningQuery]:
-        """Retrievals that cannot be done fail."""
+        """At most so many queries; retrievals that cannot be done fail."""
         taken, self._wide = self._wide[:count], self._wide[count:]
         later = min(self._may_enter(), count - len(taken))
         while len(taken) + later < count and (new := self._source.take(count - later - len(taken))):

@@ -339,7 +339,7 @@ class GenerativeRetriever(DecodesPlans):
 
     @classmethod
     def update(cls, folder: Path, output: Path, changes: Changes) -> ChangedCount:
-        """The index is not built again."""
+        """Write the changed folder, without building the index again."""
         opened = cls.from_pretrained(folder, "cpu")
         if changes.remove:
             opened.remove(changes.remove, adding=changes.add is not None)
@@ -816,7 +816,6 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 def _read_passages(
     folder: Path, manifest: dict[str, Any], codec: Codec, verify: bool | None
 ) -> tuple[Corpus, ConstraintIndex, list[int], Spans | None]:
-    """Corpus, index, the numbers of removed passages, and the spans that the index holds, checked."""
     corpus = Corpus.read(folder)
     words = read_spans(manifest.get("spans"), folder / MANIFEST)
     arguments = *_fingerprints(codec, corpus, words), verify
@@ -906,7 +905,7 @@ def index_by_workers(
     folder: Path,
     scratch: Path,
 ) -> Segment:
-    """Build the index of a corpus, or of its spans, by workers, with shards in ``folder``."""
+    """The shards are in ``folder``; ``scratch`` is for the merged index."""
     if options.backend != "array":
         raise ConfigError(
             f"{Option('ray')} builds indexes of the backend 'array' only; got {options.backend!r}."

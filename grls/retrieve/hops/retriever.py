@@ -81,7 +81,6 @@ class _HopByHop:
         return self.retriever.corpus
 
     def _groups(self, queries: Any, allow: Allow) -> Iterator[tuple[list[Query], Allow]]:
-        """The queries that hop together, with their filters."""
         queries = queries_of(queries)
         size = self.hop_search.finder.together if len(queries) > 1 else None
         if size is None or len(queries) <= size:
@@ -353,7 +352,6 @@ class RankedHops(_HopByHop):
         return combiner.rankings(k)[0]
 
     def _allowed_counts(self, filters: Sequence[Filter | None]) -> list[int]:
-        """How many passages each query may find: those of its filter, or all."""
         corpus = self.retriever.corpus
         passages = evaluate_filters([rule for rule in filters if rule is not None], corpus)
         return [len(corpus) if rule is None else len(passages[rule]) for rule in filters]

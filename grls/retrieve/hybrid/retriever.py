@@ -289,7 +289,6 @@ class HybridRetriever(DecodesPlans):
         hidden: Sequence[Sequence[int]],
         allow: Allow = None,
     ) -> tuple[Any, ...]:
-        """The arguments of :meth:`GenerativeRetriever.search` for the generator."""
         check_counts(k=k)
         codec = self.generator.codec
         tokens = self.generator.encode(queries)

@@ -272,7 +272,7 @@ class Pool:
         return bool(differences.mean() <= error + 1e-9)
 
     def quality(self, setting: Setting) -> Quality:
-        """Of the k best of each query's pool under a setting."""
+        """Recall and nDCG of the k best of each query's pool."""
         right = self._right_of(setting)
         gains: Floats = (right > 0) @ (1 / np.log2(np.arange(2, right.shape[1] + 2)))
         return Quality(float(right.sum(axis=1).mean()), float((gains / self._ideal).mean()))
@@ -286,7 +286,6 @@ class Pool:
         return np.take_along_axis(self._right, best, axis=1)
 
     def _weights(self, setting: Setting) -> Floats:
-        """``[F]`` weights."""
         weights = np.zeros(len(self._columns))
         for prior in setting:
             if prior.weight:
