@@ -60,7 +60,8 @@ _LEAST = float(np.finfo(np.float32).tiny)
 class BM25Retriever:
     """Ranks passages by BM25; among equal scores, the first passage of the corpus wins.
 
-    A passage without a common word has the score 0 and is no hit; any common word adds more than 0.
+    A passage without a common word has the score 0 and is no hit; any common word adds more than 0. At least
+    one passage must have a word to index.
 
     Args:
         corpus: The passages.
@@ -68,10 +69,6 @@ class BM25Retriever:
         b: Length normalization.
         method: The variant of BM25.
         analyzer: Splits texts into words; None: the analyzer of the language guessed from the passages.
-
-    Raises:
-        ConfigError: ``k1`` or ``b`` is out of range, or there is no such variant.
-        DataError: The corpus is empty, or no passage has a word to index.
     """
 
     kind = "bm25"

@@ -232,7 +232,7 @@ class GenerativeRetriever(DecodesPlans):
         options: SearchOptions | None = None,
         verify: bool | None = None,
     ) -> Self:
-        """Open a retriever folder.
+        """Open a retriever folder, whose parts are checked to belong together.
 
         Args:
             folder: A folder that :meth:`save_pretrained` or ``grls index`` wrote.
@@ -240,11 +240,6 @@ class GenerativeRetriever(DecodesPlans):
             precision: See :mod:`grls.models.precision`.
             options: Options of decoding.
             verify: Compare the checksums of the index; None: see :func:`grls.index.load_index`.
-
-        Raises:
-            DataError: The folder is not a retriever, or a file in it is damaged.
-            IndexFormatError: The index is damaged.
-            MismatchError: The parts of the folder do not belong together.
         """
         path = Path(folder)
         manifest = _read_manifest(path)

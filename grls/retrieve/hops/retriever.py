@@ -120,12 +120,9 @@ class HopsRetriever(_HopByHop):
     """Retrieves chains hop by hop with a retriever.
 
     Args:
-        retriever: Retrieves each hop; of a retriever that works hop by hop, the retriever within it.
+        retriever: Retrieves each hop; of a retriever that works hop by hop, the retriever within it. Dynamic
+            hops need one that writes DONE; ``sets`` and ``expected-f1`` need log-probabilities.
         hops: The options; ``steps`` is ``fixed`` or ``dynamic`` (``ranked``: :class:`RankedHops`).
-
-    Raises:
-        ConfigError: The options do not fit: the retriever never writes DONE, or its scores are not
-            log-probabilities.
     """
 
     folders = ("retriever",)
@@ -359,15 +356,10 @@ class RankedHops(_HopByHop):
 
 @checked
 def hop_by_hop(retriever: _OneHop, hops: HopOptions) -> Retriever:
-    """Make a retriever that works hop by hop.
+    """Make a retriever that works hop by hop; ``single`` steps: the retriever of single steps.
 
-    Args:
-        retriever: Any retriever; the options replace those of one that works hop by hop already.
-        hops: The options; ``single`` returns the retriever of single steps.
-
-    Raises:
-        ConfigError: See :class:`HopsRetriever`; or the members work hop by hop, or the retriever ends
-            rankings.
+    ``retriever`` may be any but one whose members work hop by hop. The options replace those of one that
+    works hop by hop already.
     """
     if hops.steps == "single":
         return single_steps(retriever)
@@ -376,7 +368,7 @@ def hop_by_hop(retriever: _OneHop, hops: HopOptions) -> Retriever:
 
 
 def _single_steps(retriever: Retriever) -> Retriever:
-    """:func:`single_steps`, of a retriever whose rankings do not end by themselves."""
+    """Refuses fusions of chains, which end by themselves."""
     inner = single_steps(retriever)
     if isinstance(inner, FindsChains):
         raise ConfigError(

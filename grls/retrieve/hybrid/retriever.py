@@ -56,7 +56,7 @@ class _Priors:
 
 
 class HybridRetriever(DecodesPlans):
-    """A generative retriever with priors.
+    """A generative retriever with priors over the same corpus.
 
     Args:
         generator: The generator.
@@ -64,10 +64,6 @@ class HybridRetriever(DecodesPlans):
         done_share: Log-probability of DONE in priors that do not know DONE (nats, below 0).
         normalized: Normalize the sums of scores at every token, for a generator that was trained with these
             priors; false: they are sums of log-probabilities.
-
-    Raises:
-        ConfigError: A weight, temperature or share cannot be used.
-        MismatchError: A prior is over another corpus.
     """
 
     kind = "hybrid"
