@@ -26,7 +26,6 @@ from grls.answer.kept import answer_record
 from grls.answer.riches.answerer import Riches, record_of
 from grls.answer.riches.keys import build_keys
 from grls.answer.writer import TextWriter
-from grls.api.streaming import deliver, deliver_error
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter
 from grls.data.types import Hit, Query
@@ -38,7 +37,16 @@ from grls.retrieve.base import Description, Retriever, has_log_probabilities
 from grls.retrieve.queries import queries_of
 from grls.serve.options import PROGRAMS, AnswerMethod, AnswerOptions
 from grls.serve.served import Version
-from grls.serve.worker import BatchKey, GivenUpError, Job, SearchJob, ShutdownError, Worker
+from grls.serve.worker import (
+    BatchKey,
+    GivenUpError,
+    Job,
+    SearchJob,
+    ShutdownError,
+    Worker,
+    deliver,
+    deliver_error,
+)
 
 
 class Answering:

@@ -19,20 +19,12 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from functools import cached_property, partial
-from itertools import takewhile
+from itertools import islice, takewhile
 from threading import Condition, RLock, Thread
 from time import perf_counter
 from typing import Any, NamedTuple, cast
 
-from grls.api.streaming import (
-    StreamedHop,
-    answer_together,
-    deliver,
-    deliver_error,
-    plan_hops,
-    stream_hops,
-    with_texts,
-)
+from grls.api.streaming import StreamedHop, plan_hops, stream_hops, with_texts
 from grls.data.filters import Filter
 from grls.data.types import Hit, Query
 from grls.errors import GrlsError
@@ -79,6 +71,39 @@ class ShutdownError(GrlsError):
 
     def __init__(self) -> None:
         super().__init__("the server is shutting down; send the request to another one, or later.")
+
+
+def answer_together(requests: Sequence[Any], find: Callable[..., list[list[Hit]]], *options: Any) -> None:
+    """Answer requests by one search; where it fails, each alone, so that an error finds its request.
+
+    A request has ``queries``, and a ``future`` that gets the hits of each. ``find`` takes queries and the
+    options.
+    """
+    try:
+        hits = iter(find([query for request in requests for query in request.queries], *options))
+        rankings = [list(islice(hits, len(request.queries))) for request in requests]
+    except Exception as error:  # whatever a retriever raises belongs to the caller
+        if len(requests) == 1:
+            deliver_error(requests[0].future, error)
+            return
+        for request in requests:
+            if not request.future.done():
+                answer_together([request], find, *options)
+        return
+    for request, ranking in zip(requests, rankings, strict=True):
+        deliver(request.future, ranking)
+
+
+def deliver(future: Future[Any], result: object) -> None:
+    """Set a result, unless the future is cancelled or has one."""
+    if not future.done() and future.set_running_or_notify_cancel():
+        future.set_result(result)
+
+
+def deliver_error(future: Future[Any], error: BaseException) -> None:
+    """Set an error, unless the future is cancelled or has a result."""
+    if not future.done() and future.set_running_or_notify_cancel():
+        future.set_exception(error)
 
 
 class Job:
