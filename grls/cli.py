@@ -124,7 +124,7 @@ VERBS = {
                 "a retriever whose best passages a cross-encoder rescores", "index:make_rescored"
             ),
             "bm25": Verb("BM25 over a corpus", "index:make_bm25"),
-            "split": Verb("cut an index into prefix ranges, in several processes", "index:split_index"),
+            "split": Verb("cut an index into ranges, for a Ray cluster", "index:split_index"),
             "update": Verb("add passages to a retriever folder, remove passages, merge", "index:update"),
         },
     ),

@@ -7,6 +7,7 @@ imported when they are used.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import tempfile
@@ -18,7 +19,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from grls.api.streaming import Batches, StreamedHop, stream_hops, with_texts
+from grls.api.streaming import StreamedHop, stream_hops, with_texts
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, passage_queries
 from grls.data.filters import Filter, Only, both, where
@@ -70,7 +71,6 @@ class Searcher:
         self.held_folder = folder if isinstance(folder, HeldFolder) else HeldFolder(folder)
         self.opening = opening or Opening()
         self.lock = RLock()
-        self._batches = Batches()
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle: the folder and the options of opening, since unpickling opens the folder."""
@@ -164,15 +164,8 @@ class Searcher:
     async def asearch(
         self, queries: Any, k: Count = 10, *, where: str | None = None, allow: Ids | None = None
     ) -> list[Hit] | list[list[Hit]]:
-        """:meth:`search` in asynchronous code; requests that come in at the same time form a batch.
-
-        Requests of one ``k`` and one filter form a batch. A request that fails or is cancelled does not
-        disturb the others. A thread searches, which starts with the first request and ends with the searcher.
-        """
-        allowed = filter_of(where, allow)
-        hits = await self._batches.ask(self._search, _listed(queries), k, allowed)
-        rankings = with_texts(hits, self.corpus)
-        return rankings[0] if isinstance(queries, str | Query) else rankings
+        """:meth:`search` in a thread, for asynchronous code; several queries of one call are one batch."""
+        return await asyncio.to_thread(self.search, queries, k, where=where, allow=allow)
 
     @checked
     def stream(

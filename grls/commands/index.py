@@ -80,9 +80,7 @@ def make_index(
     write_json(Path(output) / TIME, {"seconds": perf_counter() - begun})
 
 
-def split_index(
-    retriever: str, *, output: str, parts: int = 2, processes: bool = True, ray: str | None = None
-) -> None:
+def split_index(retriever: str, *, output: str, parts: int = 2, ray: str | None = None) -> None:
     """Cut the index of a generative retriever into prefix ranges that one beam searches together.
 
     Every search finds the same passages with the same scores. Passages are added and merged in the retriever
@@ -92,10 +90,8 @@ def split_index(
         retriever: Folder of a generative retriever.
         output: The retriever folder that is made; an earlier one there is replaced.
         parts: Number of ranges, of as many tokens each.
-        processes: Start a process for each range whenever the retriever is opened; false: all ranges are in
-            one process.
-        ray: Address of a Ray cluster on whose machines the ranges are opened instead, spread over all that
-            see the folder: HOST:PORT, auto, or local.
+        ray: Address of a Ray cluster on whose machines the ranges are opened, spread over all that see the
+            folder: HOST:PORT, auto, or local; null: all ranges are in one process.
     """
     from grls.index.ranges import PrefixRanges
     from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -103,9 +99,8 @@ def split_index(
     refuse_unusable(output, MANIFEST)
     workers_of(ray, USUAL_WORKERS)
     opened = GenerativeRetriever.from_pretrained(str(followed(retriever)), "cpu")
-    opened.save_pretrained(output, PrefixRanges(parts, processes and ray is None, ray))
-    workers = "a process each" if processes else "in one process"
-    workers = workers if ray is None else f"on the Ray cluster {ray}"
+    opened.save_pretrained(output, PrefixRanges(parts, ray))
+    workers = "in one process" if ray is None else f"on the Ray cluster {ray}"
     print(f"{output}: {counted(len(opened.corpus), 'passage')} in {parts} prefix ranges, {workers}")
 
 

@@ -18,17 +18,22 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grls.data.corpus import Corpus
 from grls.data.inputs.tables import QUERY_FORM, in_layout
 from grls.data.types import Passage, Query
+from grls.data.words import pieces
 from grls.errors import DataError, Option, at_least
 from grls.io.files import atomic_folder, text_lines
 from grls.io.option_errors import visible
 from grls.io.progress import counted
 from grls.io.resumable import object_of, read_jsonl, string_of, write_line
+
+if TYPE_CHECKING:
+    from grls.data.codec import Codec
 
 log = logging.getLogger(__name__)
 
@@ -440,11 +445,82 @@ class DataFault(NamedTuple):
     told: bool = False
 
 
+class Finding(NamedTuple):
+    """How many passages have something unusual, and a few ids; ``a = b`` names the earlier one, too."""
+
+    kind: str
+    passages: int
+    examples: list[str]
+
+
+class CorpusCheck(NamedTuple):
+    """The report on a corpus, with a finding for every kind; ``tokens`` is the unit of lengths."""
+
+    corpus: str
+    passages: int
+    tokens: str
+    mean_tokens: float
+    longest: int
+    findings: list[Finding]
+
+
+def check_corpus(
+    corpus: Corpus, codec: Codec | None = None, limit: int = 512, examples: int = 3
+) -> CorpusCheck:
+    """Count duplicates, empty passages, and passages longer than ``limit``, which a generator cuts.
+
+    Lengths are in tokens of ``codec``, without it in words. Of each kind ``examples`` ids are named.
+    """
+    first: dict[bytes, int] = {}
+    lengths: list[int] = []
+    duplicates: list[tuple[int, int]] = []
+    empty: list[int] = []
+    for batch in corpus.batches():
+        if codec is None:
+            rows = [pieces(f"{passage.title} {passage.text}") for passage in batch]
+        else:
+            titles = codec.texts([passage.title for passage in batch])
+            texts = codec.texts([passage.text for passage in batch])
+            rows = [
+                codec.titled(title, text) if title else text
+                for title, text in zip(titles, texts, strict=True)
+            ]
+        for number, (passage, row) in enumerate(zip(batch, rows, strict=True), len(lengths)):
+            lengths.append(len(row))
+            mark = blake2b(f"{passage.title}\0{passage.text}".encode(), digest_size=16).digest()
+            if (earlier := first.setdefault(mark, number)) != number:
+                duplicates.append((number, earlier))
+            if not passage.text.strip():
+                empty.append(number)
+    long = [number for number, length in enumerate(lengths) if length > limit]
+    unit = "words" if codec is None else "tokens"
+    cut = "" if codec is None else " (a generator of that limit cuts them)"
+    pairs = [" = ".join(corpus.ids(pair)) for pair in duplicates[: max(examples, 0)]]
+    findings = [
+        Finding("duplicate of an earlier passage", len(duplicates), pairs),
+        Finding("empty text", len(empty), corpus.ids(empty[: max(examples, 0)])),
+        Finding(f"longer than {limit} {unit}{cut}", len(long), corpus.ids(long[: max(examples, 0)])),
+    ]
+    mean = sum(lengths) / max(len(lengths), 1)
+    return CorpusCheck(corpus.source, len(corpus), unit, mean, max(lengths, default=0), findings)
+
+
+def format_check(report: CorpusCheck) -> str:
+    lines = [
+        f"{report.corpus}: {counted(report.passages, 'passage')}, mean {report.mean_tokens:.1f} "
+        f"{report.tokens}, longest {report.longest:,}"
+    ]
+    for finding in report.findings:
+        shown = f"  ({', '.join(finding.examples)})" if finding.examples else ""
+        lines.append(f"  {finding.passages:>9,}  {finding.kind}{shown}")
+    return visible("\n".join(lines))
+
+
 def check_data(folder: str | Path, corpus: Corpus) -> list[DataFault]:
     """All faults in the queries, evidence and qrels of a data set, in the order of the files.
 
     Reading a data set stops at the first fault, and finds some faults only after a model is loaded. The
-    corpus itself: :mod:`grls.index.corpus_check`.
+    corpus itself: :func:`check_corpus`.
     """
     file = Path(folder) / "queries.jsonl"
     splits = sorted((Path(folder) / "qrels").glob("*.tsv"))

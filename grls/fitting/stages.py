@@ -199,7 +199,8 @@ class FitStages:
         return self._embedding("dense") + (hops if self.facts.hops else 0.0)
 
     def _encoder_step(self) -> float:
-        return self.pace.of("step dense") or _STEP * 2 * ENCODER_BATCH * self.pace.of("embed")
+        texts = ENCODER_BATCH * (2 if self._linked is None else 3)
+        return self.pace.of("step dense") or _STEP * texts * self.pace.of("embed")
 
     def _writer_step(self) -> float:
         """Seconds of a step; before one was measured, twice a step of the bi-encoder."""
@@ -376,6 +377,14 @@ class FitStages:
         self._embedded("dense", str(model), allowance, late)
 
     @property
+    def _linked(self) -> System | None:
+        """BM25's hops with links, whose wrong passages are hard negatives: the training learns what links do
+        not tell.
+        """
+        system = self.candidates.systems.get("bm25-hops")
+        return system if system is not None and system.links else None
+
+    @property
     def _encoder_examples(self) -> int:
         return round(self.facts.queries[TRAIN] * (self.facts.gold + self.facts.hops))
 
@@ -398,11 +407,15 @@ class FitStages:
             "precision": options.precision,
             "device": "cpu" if options.device == "cpu" else "auto",
         }
+        linked = self._linked
+        if linked is not None:
+            changed["hard_negatives"] = 1
         return run_biencoder(
             data=self.candidates.data, output=str(self.training("dense")), source=model.name,
             kind="auto", train_split=TRAIN, dev_split=facts.tune,
             max_tokens=min(recipe["max_tokens"], model.positions or recipe["max_tokens"]),
             fit=options_of(BiEncoderOptions, recipe["fit"] | changed, "grls fit"),
+            negatives=BM25 if linked is None else str(self.candidates.folder(linked.folder)),
             resume=resume, max_seconds=seconds, meter=meter,
         )  # fmt: skip
 

@@ -445,9 +445,6 @@ class PartCounts:
             old = self._parts[part]
             self._parts[part] = PartSpent(old.seconds + seconds, old.tokens + tokens)
 
-    def hop(self, number: int) -> None:
-        """Report a hop of all queries, which others may count."""
-
     def step(self) -> None:
         """Report a step of a long search. A subclass may end the search here, by an error."""
 
@@ -470,13 +467,6 @@ def counting(spent: PartCounts) -> Iterator[None]:
         yield
     finally:
         _thread.spent = before
-
-
-def report_hop(number: int) -> None:
-    """Report that hop ``number`` (from 1) of all queries is found."""
-    if _thread.spent is not None:
-        _thread.spent.hop(number)
-        _thread.spent.step()
 
 
 def report_step() -> None:

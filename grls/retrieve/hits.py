@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import TypeGuard, cast
 
@@ -33,23 +33,12 @@ def search_hits(
     return [numbered_hits(chains[0])[:k] for chains in retriever.retrieve_chains(queries, allow)]
 
 
-def plan_search(
-    retriever: LetsJoin,
-    query: Query,
-    k: int,
-    allow: Filter | None,
-    tell: Callable[[SoFar], object] = lambda _: None,
-) -> Plan[list[Hit]]:
-    """:func:`search_hits` of one query, for a search that others join; ``tell`` is called after every hop."""
+def plan_search(retriever: LetsJoin, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
+    """:func:`search_hits` of one query, for a search that others join."""
     if not returns_chain(cast(Retriever, retriever)):
         return (yield from retriever.plan(query, k, allow))
     states: list[SoFar] = []
-
-    def note(state: SoFar) -> None:
-        states.append(state)
-        tell(state)
-
-    yield from cast(PlansWalks, retriever).plan_walk(query, allow, note)
+    yield from cast(PlansWalks, retriever).plan_walk(query, allow, states.append)
     return numbered_hits(states[-1].chains()[0][0])[:k]
 
 

@@ -275,7 +275,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
-_LOGS = ("grls", "uvicorn", "asyncio", "mcp", "opentelemetry")
+_LOGS = ("grls", "uvicorn", "asyncio", "mcp")
 
 
 def log_lines() -> None:

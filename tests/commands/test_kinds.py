@@ -29,7 +29,7 @@ from grls.runs.portions import read_info
 from grls.runs.run import Run
 from grls.train.chains.data import RetrieverTeacher
 from grls.train.chains.examples import HopExample
-from grls.train.chains.mining import Proposals, Rescore
+from grls.train.chains.rescoring import Proposals, Rescore
 
 MODELS: dict[str, Any] = {"toy": tiny_bert, "multi-vector": tiny_colbert}
 

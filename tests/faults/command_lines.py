@@ -81,7 +81,7 @@ def _indexing() -> list[tuple[str, ...]]:
         ("index rescored", "index", "rescored", "IN/bm25", "--model=IN/encoder", MADE),
         ("index hybrid", "index", "hybrid", "IN/generative", prior, MADE),
         ("index hops", "index", "hops", "IN/generative", "--hops.steps=fixed", "--hops.max=2", MADE),
-        ("index split", "index", "split", "IN/generative", "--processes=false", MADE),
+        ("index split", "index", "split", "IN/generative", MADE),
         ("index update to another", "index", "update", "IN/generative", *ids, "--merge=true", MADE),
     ]  # fmt: skip
 

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -75,9 +75,7 @@ from grls.retrieve.generative.span_scores import (
     Reach,
     SpanRanking,
     hidden_spans,
-    likeliest_spans,
     prior_over_spans,
-    ranked,
 )
 from grls.retrieve.queries import check_counts, queries_of, reachable
 from grls.retrieve.registry import Opening, folder_key
@@ -528,26 +526,6 @@ class GenerativeRetriever(DecodesPlans):
                 odds += [values[index] for values, (_, index) in zip(distinct_odds, distinct, strict=True)]
                 bar.update(len(rows))
         return odds
-
-    def likeliest_spans(
-        self, inputs: Sequence[Sequence[int]], k: int, exclude: Sequence[Sequence[int]], label: str
-    ) -> list[list[int]]:
-        """The likeliest span of each of the k best passages, for a generator that writes spans.
-
-        Spans whose text an excluded passage holds as well are left out, and so are passages with no other
-        spans, such as copies. Each input gets at most k numbers of spans, that of the best passage first.
-        """
-        rankings = []
-        searched = self.frontiers(inputs, k, exclude, label)
-        for (frontier, ranking), hidden in zip(searched, exclude, strict=True):
-            scores = replace(ranking, k=k + len(hidden)).scores(frontier)
-            excluded = np.unique(hidden).astype(np.int64)
-            spans = likeliest_spans(frontier, scores.passages, ranking.reach, excluded)
-            span_of = dict(zip(scores.passages.tolist(), spans.tolist(), strict=True))
-            hits = ranked(scores, self.done, self.options.span_temperature, len(span_of))
-            best = [span_of[hit.passage] for hit in hits]
-            rankings.append([span for span in best if span >= 0][:k])
-        return rankings
 
     def frontiers(
         self,

@@ -185,22 +185,6 @@ def passage_scores(
     return PassageScores(passages, plain, mean, np.zeros(len(passages)), tiers)
 
 
-def likeliest_spans(frontier: Frontier, passages: Ints, reach: Reach, excluded: Ints) -> Ints:
-    """``[n]`` the likeliest span of each of ``passages`` (``[n]``, ascending) that no ``excluded`` one holds;
-    -1: there is none.
-    """
-    if not len(passages):
-        return np.empty(0, dtype=np.int64)
-    row_of = np.asarray(reach.rows.row_of)
-    spans = reach.spans.of(passages)
-    where = row_of[spans].astype(np.int64)
-    scores = frontier.log_probabilities(where) - np.log(reach.holders(where))
-    scores[np.isin(where, row_of[reach.spans.of(excluded)])] = -np.inf
-    order = np.lexsort((-scores, reach.spans.owners[spans]))
-    best = order[np.flatnonzero(np.diff(reach.spans.owners[spans][order], prepend=-1))]
-    return np.where(np.isfinite(scores[best]), spans[best], -1)
-
-
 def ranked(scores: PassageScores, done: int, temperature: float, k: int) -> list[ScoredPassage]:
     """The k best candidates, best first, and their scores (nats); ``done`` is the number of DONE."""
     if not len(scores.passages):

@@ -29,9 +29,9 @@ from grls.train.chains.examples import (
     Teaching,
     WriteSpans,
 )
-from grls.train.chains.mining import Proposals, Rescore
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import LearnBeside
+from grls.train.chains.rescoring import Proposals, Rescore
 from grls.train.core.datamodule import digest
 from grls.train.stages.data import RetrieveData
 from grls.train.stages.examples import PassageInput

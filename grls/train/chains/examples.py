@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,10 +127,6 @@ class Teaching:
         branches: Number of paths drawn from the teacher's opinion, beside the path of the gold passage.
         spans: Targets over spans, where the index is over spans.
         drawn: Number of spans of gold passages drawn for each hop.
-
-    Attributes:
-        negatives: Hard negatives by the seed of the hop: passages, or spans where the index is over spans.
-        begin: Called before a batch is made, to update ``negatives``.
     """
 
     index: ConstraintIndex
@@ -140,8 +136,6 @@ class Teaching:
     branches: int = 0
     spans: SpanTargets | None = None
     drawn: int = 1
-    negatives: Mapping[str, Sequence[int]] = field(default_factory=dict, init=False)
-    begin: Callable[[], object] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         bounded("[0, 1]", "data.", teacher_share=self.share)
@@ -153,8 +147,6 @@ class Teaching:
 
     def __call__(self, hops: Sequence[HopExample]) -> tuple[list[PassageTarget], list[Path]]:
         """The target of each hop, and the paths on which it is learned."""
-        if self.begin is not None:
-            self.begin()
         opinions = self._opinions(hops)
         targets, paths = [], []
         for n, (hop, opinion) in enumerate(zip(hops, opinions, strict=True)):
@@ -210,7 +202,6 @@ class Teaching:
             else:
                 chosen = self._spans(rng, hop, opinion, drawn)
             paths += [Path(n, passage, share / drawn) for passage in chosen]
-        paths += [Path(n, passage, 0.0, negative=True) for passage in self.negatives.get(hop.seed, ())]
         return paths
 
     def _spans(

@@ -71,7 +71,7 @@ class RunState(NamedTuple):
     @classmethod
     def of_options(cls, options: Mapping[str, Any]) -> RunState:
         """The state of a stage with these options, as the parser reads them."""
-        parts = {name: options[name] for name in ("model", "data", "mine")}
+        parts = {name: options[name] for name in ("model", "data")}
         parts["trainer"] = {name: options["trainer"][name] for name in _TRAINER}
         return cls(_flat(json.loads(json.dumps(parts, default=str))))
 

@@ -26,8 +26,8 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import open_sources
 from grls.train.chains.collate import ChainCollator, as_tensors
 from grls.train.chains.examples import ChainExamples, MemoriseChains, SpanTargets, Teaching
-from grls.train.chains.mining import Proposals, Read, Rescore
 from grls.train.chains.module import RetrieveChains, rescore_loss
+from grls.train.chains.rescoring import Proposals, Read, Rescore
 
 
 def proposing(root: Path, codec: Codec, **options: Any) -> Proposals:
