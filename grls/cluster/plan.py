@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from grls.errors import DataError, MismatchError
 from grls.io.files import atomic_folder, read_json, sha256, write_json
 from grls.io.progress import counted
-from grls.io.resumable import alone_in
+from grls.io.work import alone_in
 
 log = logging.getLogger(__name__)
 

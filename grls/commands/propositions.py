@@ -10,8 +10,9 @@ from grls.data.dataset import query_record
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, DataError, at_least
 from grls.io.files import atomic_file, refuse_unwritable, write_json
+from grls.io.jsonl import write_line
 from grls.io.progress import Progress, counted
-from grls.io.resumable import GrowingFile, write_line
+from grls.io.work import all_done
 from grls.models.option_names import Numbers
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.judge import open_judge
@@ -112,8 +113,6 @@ def pseudo_queries(
     device: str = "auto",
     precision: Numbers = "float32",
     analyzer: Analyzer = USUAL,
-    ray: str | None = None,
-    workers: WorkerOptions = USUAL_WORKERS,
 ) -> None:
     """Let a query generator write queries for passages, and keep those that lead back to them.
 
@@ -136,36 +135,27 @@ def pseudo_queries(
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Precision of the query generator: bfloat16 only where the processor has it.
         analyzer: How bm25 splits texts into words: language, stemming and function words.
-        ray: Address of a Ray cluster whose workers write the queries: HOST:PORT, auto, or local for a cluster
-            on this machine. All its machines must see the files.
-        workers: How many workers, and their shards.
     """
-    from grls.train.doc2query.generate import QueryWork, sift, write_by_workers
+    from grls.train.doc2query.generate import PORTION, open_queries, sift
 
     check_counts(**{"--k": k, "--limit": 1 if limit is None else limit})
-    sharing = workers_of(ray, workers)
     refuse_unwritable(output)
-    work = QueryWork(data, model, draw, links, limit, search.batch_size, device, precision)
-    opened = work.opened()
-    corpus, tasks = opened.corpus, opened.tasks
+    corpus, tasks, writer, origin = open_queries(
+        data, model, draw, links, limit, search.batch_size, device, precision
+    )
     judge = None
     if retriever is not None:
         judge = open_judge(retriever, corpus, Opening(device, search=search), analyzer, "--retriever")
-    file = GrowingFile(_beside(output, "written.jsonl"), opened.origin)
-    file.refuse_other(("chain", "draw"), ((corpus.ids(task.chain), task.draw) for task in tasks))
-    if sharing is None:
-        done, total = file.count, len(tasks)
-        start = perf_counter()
-        with Progress(total, "pseudo-queries", "queries", done) as bar:
-            opened.write(done, total, file, bar.update)
-        if done < total:
+    start = perf_counter()
+    with all_done(
+        tasks, writer.write, _beside(output, "written.jsonl"), origin, writer.name,
+        PORTION * search.batch_size, "pseudo-queries", "queries",
+    ) as file:  # fmt: skip
+        records = list(file)
+        if new := file.count - file.found:
             seconds = perf_counter() - start
-            print(
-                f"{counted(total - done, 'query')} written in {seconds:.1f} s, {done:,} found in {file.path}"
-            )
-    else:
-        write_by_workers(opened, work, file, sharing, output)
-    sifted = sift(file.records, corpus, judge, k)
+            print(f"{counted(new, 'query')} written in {seconds:.1f} s, {file.found:,} found in {file.path}")
+    sifted = sift(records, corpus, judge, k)
     dropped = dict(sorted(sifted.dropped.items()))
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items())
     if not sifted.queries:
@@ -177,8 +167,8 @@ def pseudo_queries(
             write_line(stream, query_record(query))
     judged = {} if retriever is None else {"k": k, "retriever": retriever}
     counts = {"kept": len(sifted.queries), "dropped": dropped}
-    write_json(_beside(output, "manifest.json"), {**opened.origin, **judged, **counts})
-    written, passages = len(file.records), len({query.evidence[0] for query in sifted.queries})
+    write_json(_beside(output, "manifest.json"), {**origin, **judged, **counts})
+    written, passages = len(records), len({query.evidence[0] for query in sifted.queries})
     print(
         f"{len(sifted.queries):,} of {counted(written, 'pseudo-query')} kept, for "
         f"{counted(passages, 'passage')}"

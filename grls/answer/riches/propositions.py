@@ -48,7 +48,7 @@ from grls.data.sentences import sentences
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, MismatchError, Option, at_least
 from grls.io.files import exclusive, read_json, refuse_unwritable, write_json
-from grls.io.resumable import LockedFile
+from grls.io.work import LockedFile
 from grls.models.base import cache_argument, positions_in
 from grls.models.load.language import end_tokens, load_language_model, model_fingerprint
 
