@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from time import perf_counter
 
-from grls.cluster.options import USUAL_WORKERS, WorkerOptions, workers_of
 from grls.data.dataset import query_record
 from grls.data.words import USUAL, Analyzer
-from grls.errors import ConfigError, DataError, at_least
+from grls.errors import ConfigError, at_least
 from grls.io.files import atomic_file, refuse_unwritable, write_json
 from grls.io.jsonl import write_line
-from grls.io.progress import Progress, counted
+from grls.io.progress import counted
 from grls.io.work import all_done
 from grls.models.option_names import Numbers
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
@@ -35,13 +35,11 @@ def propositions(
     batch_size: int = 8,
     limit: int | None = None,
     device: str = "auto",
-    ray: str | None = None,
-    workers: WorkerOptions = USUAL_WORKERS,
 ) -> None:
     """Let a language model write propositions of every passage, keys for `grls answer riches`.
 
-    OUTPUT holds one proposition a line, with the passage it comes from. A run that was ended resumes when it
-    is called again; OUTPUT.manifest.json refuses to resume with other options.
+    OUTPUT holds one proposition a line, with the passage it comes from. OUTPUT.written.jsonl grows with the
+    run, so that a run that was ended resumes when it is called again with the same options.
 
     Args:
         data: Data set folder, or its corpus.jsonl.
@@ -58,45 +56,38 @@ def propositions(
         batch_size: Passages read together.
         limit: Number of first passages to write propositions for; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        ray: Address of a Ray cluster whose workers write the propositions: HOST:PORT, auto, or local for a
-            cluster on this machine. All its machines must see the files.
-        workers: How many workers, and their shards.
     """
-    from grls.answer.riches.propositions import PropositionFile, PropositionWork, propositions_by_workers
+    from grls.answer.riches.propositions import open_propositions, proposition_lines
 
-    sharing = workers_of(ray, workers)
-    at_least(1, limit=limit, batch_size=batch_size)
+    at_least(1, limit=limit, batch_size=batch_size, longest=longest)
     refuse_unwritable(output)
-    reading = (data, model, chat, examples, template, fallback)
-    work = PropositionWork(*reading, max_new_tokens, longest, batch_size, limit, device)
-    opened = work.opened()
-    file = PropositionFile(output, opened.origin)
-    names = sorted(file.passages)
-    numbers = opened.corpus.numbers(names)
-    unknown = [name for name, number in zip(names, numbers, strict=True) if number is None]
-    if unknown:
-        raise DataError(
-            f"{unknown[0]!r} is no passage of {opened.corpus.source}; give another --output.", output
-        )
-    before = len(file.passages)
-    start = perf_counter()
-    if sharing is None:
-        with Progress(opened.passages, "propositions", "passages", before) as bar:
-            opened.write(opened.batches, file, bar.update)
-    else:
-        propositions_by_workers(opened, work, file, sharing)
-    written, seconds = opened.passages - before, perf_counter() - start
-    passages = len(file.passages)
-    print(
-        f"{counted(passages, 'passage')}, {counted(file.propositions, 'proposition')} "
-        f"({file.propositions / passages:.2f} each); "
-        f"instead, sentences of {counted(file.sentences, 'passage')}; nothing of {file.none:,}"
+    numbers, writer, origin = open_propositions(
+        data, model, chat, examples, template, fallback, max_new_tokens, longest, batch_size, limit, device
     )
-    if file.dropped:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(file.dropped.items()))
+    start = perf_counter()
+    by: Counter[str] = Counter()
+    dropped: Counter[str] = Counter()
+    with all_done(
+        numbers, writer.write, _beside(output, "written.jsonl"), origin, writer.name, batch_size,
+        "propositions", "passages",
+    ) as file, atomic_file(output) as stream:  # fmt: skip
+        for record in file:
+            for line in proposition_lines(record):
+                write_line(stream, line)
+            by["propositions"] += len(record["texts"])
+            by[record["by"] if record["texts"] else "nothing"] += 1
+            dropped.update(record["dropped"])
+    write_json(_beside(output, "manifest.json"), {**origin, **by, "dropped": dict(sorted(dropped.items()))})
+    print(
+        f"{counted(len(numbers), 'passage')}, {counted(by['propositions'], 'proposition')} "
+        f"({by['propositions'] / len(numbers):.2f} each); "
+        f"instead, sentences of {counted(by['sentences'], 'passage')}; nothing of {by['nothing']:,}"
+    )
+    if dropped:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(dropped.items()))
         print(f"left out of what the model wrote: {reasons}")
-    if written:
-        print(f"{counted(written, 'passage')} in this run, {seconds / written:.2f} s each")
+    if new := file.count - file.found:
+        print(f"{counted(new, 'passage')} in this run, {(perf_counter() - start) / new:.2f} s each")
 
 
 def pseudo_queries(
@@ -140,9 +131,10 @@ def pseudo_queries(
 
     check_counts(**{"--k": k, "--limit": 1 if limit is None else limit})
     refuse_unwritable(output)
-    corpus, tasks, writer, origin = open_queries(
+    tasks, writer, origin = open_queries(
         data, model, draw, links, limit, search.batch_size, device, precision
     )
+    corpus = writer.corpus
     judge = None
     if retriever is not None:
         judge = open_judge(retriever, corpus, Opening(device, search=search), analyzer, "--retriever")

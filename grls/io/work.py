@@ -108,13 +108,13 @@ class GrowingFile:
         self.count = 0
         self.found = 0
         self._fields = fields
-        self._file: LockedFile | None = None
+        self._stream: BinaryIO | None = None
         refuse_unwritable(path)
         self._head: Record = json.loads(json.dumps({_HEAD: settings}))
         if self.path.exists():
-            self._file = LockedFile(self.path)
+            stream = self._locked()
             try:
-                self._read(grouped)
+                self._read(stream, grouped)
                 self.found = self.count
             except BaseException:  # an object that was not made holds no file
                 self.close()
@@ -142,29 +142,56 @@ class GrowingFile:
     def add(self, records: Sequence[Record]) -> None:
         """Append records; they are on disk when this returns."""
         # The file is not made earlier: a run without a record may be repeated with other settings.
-        if self._file is None:
-            self._file = LockedFile(self.path)
-            if self._file.size:
-                raise WriteError(
-                    f"{self.path} was begun by another run meanwhile; run the command again to resume it."
-                )
-        rows = [*([] if self._file.size else [self._head]), *records]
+        begun, stream = self._stream is not None, self._stream or self._locked()
+        size = os.fstat(stream.fileno()).st_size
+        if not self.path.exists() or not os.path.samestat(os.fstat(stream.fileno()), self.path.stat()):
+            raise WriteError(
+                f"{self.path} was removed or replaced while it was written; run the command again."
+            )
+        if size and not begun:
+            raise WriteError(
+                f"{self.path} was begun by another run meanwhile; run the command again to resume it."
+            )
+        rows = [*([] if size else [self._head]), *records]
         # Models sometimes write half of a surrogate pair: it becomes an escape, which JSON can read.
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        self._file.append(text.encode("utf-8", "backslashreplace"))
+        try:
+            stream.write(text.encode("utf-8", "backslashreplace"))
+            stream.flush()
+            os.fsync(stream.fileno())
+        except OSError as error:
+            raise WriteError(
+                f"cannot write {self.path}: {error.strerror}; free some space and run the command again: it "
+                "resumes where it stopped."
+            ) from error
         self.count += len(records)
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self._stream is not None:
+            unlock(self._stream.fileno())
+            with contextlib.suppress(OSError):  # of a full disk, which was told
+                self._stream.close()
+            self._stream = None
+
+    def _locked(self) -> BinaryIO:
+        """The file, held: two runs of one job, which was requeued, would write everything twice."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            stream = self.path.open("ab")
+        except OSError as error:
+            raise WriteError(f"cannot write {self.path}: {error.strerror}; choose another place.") from error
+        if not _lock(stream.fileno(), self.path):
+            stream.close()
+            raise _written(self.path)
+        self._stream = stream
+        return stream
 
     def remove(self) -> None:
         """Delete the file, once its records are saved elsewhere."""
         self.path.unlink(missing_ok=True)
         self.close()
 
-    def _read(self, grouped: bool) -> None:
+    def _read(self, held: BinaryIO, grouped: bool) -> None:
         position = complete = 0
         with self.path.open("rb") as stream:
             for number, raw in enumerate(stream, 1):
@@ -174,8 +201,8 @@ class GrowingFile:
                 record = self._record(raw, number)
                 if number == 1 or not grouped or _SPENT in record:
                     complete, self.count = position, number - 1
-        if self._file is not None and complete < self._file.size:
-            self._file.cut(complete)
+        if complete < os.fstat(held.fileno()).st_size:
+            os.ftruncate(held.fileno(), complete)
 
     def _record(self, raw: bytes, number: int) -> Record:
         try:
@@ -209,61 +236,6 @@ class GrowingFile:
                 number,
             )
         return record
-
-
-class LockedFile:
-    """A file to which only this object appends.
-
-    Two runs of the same job (it was requeued, and its first copy still runs) would write everything twice.
-    So the writer holds a lock on the file, which ends with the process.
-    """
-
-    def __init__(self, path: str | Path):
-        self.path = Path(path)
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._stream: BinaryIO = self.path.open("ab")
-        except OSError as error:
-            raise WriteError(f"cannot write {path}: {error.strerror}; choose another place.") from error
-        if not _lock(self._stream.fileno(), self.path):
-            self._stream.close()
-            raise _written(self.path)
-
-    @property
-    def size(self) -> int:
-        return os.fstat(self._writable().fileno()).st_size
-
-    def append(self, content: bytes) -> None:
-        """Append to the file; the content is on disk when this returns."""
-        stream = self._writable()
-        try:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        except OSError as error:
-            raise WriteError(
-                f"cannot write {self.path}: {error.strerror}; free some space and run the command again: it "
-                "resumes where it stopped."
-            ) from error
-
-    def cut(self, size: int) -> None:
-        os.ftruncate(self._writable().fileno(), size)
-
-    def close(self) -> None:
-        if not self._stream.closed:
-            unlock(self._stream.fileno())
-            self._stream.close()
-
-    def _writable(self) -> BinaryIO:
-        try:
-            same = _number(self.path.stat()) == _number(os.fstat(self._stream.fileno()))
-        except FileNotFoundError:
-            same = False
-        if not same:
-            raise WriteError(
-                f"{self.path} was removed or replaced while it was written; run the command again."
-            )
-        return self._stream
 
 
 @contextmanager
@@ -300,7 +272,7 @@ def _locked_folder(path: Path) -> int | None:
             if not _lock(descriptor, path):
                 os.close(descriptor)
                 raise _written(path)
-            if path.is_dir() and _number(path.stat()) == _number(os.fstat(descriptor)):
+            if path.is_dir() and os.path.samestat(path.stat(), os.fstat(descriptor)):
                 return descriptor
             os.close(descriptor)
 
@@ -310,10 +282,6 @@ def _written(path: Path) -> WriteError:
         f"{path} is being written by another run: wait for it or end it, then run the command again; or give "
         "another output."
     )
-
-
-def _number(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
 
 
 def _lock(descriptor: int, path: Path) -> bool:

@@ -12,14 +12,11 @@ import dying
 import pytest
 from encoder_models import tiny_colbert, tiny_splade
 from failing import fails
-from llama_small import writing_model
 from small_data import contents, tiny_bert
 
-from grls.answer.riches import propositions
 from grls.cli import main
 from grls.cluster import ray_data
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
-from grls.cluster.plan import shards_folder
 from grls.index.options import IndexOptions
 from grls.index.ranges import PartsOnRay, RangedIndex
 from grls.retrieve import encoded
@@ -74,23 +71,6 @@ def test_an_index_is_that_of_one_process_though_a_worker_is_killed(
     build(model, str(data), Building(f"{tmp_path}/two", "generative", IndexOptions(), workers=workers))
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["mark", "one", "two"]
-
-
-def test_propositions_are_those_of_one_process_though_a_worker_is_killed(
-    data: Path, tmp_path: Path, killed: Callable[[ModuleType], None]
-) -> None:
-    model = writing_model(data, tmp_path / "model", positions=2048)
-    given = [
-        "prepare", "propositions", f"--data={data}", f"--model={model}", "--device=cpu",
-        "--max_new_tokens=8", "--batch_size=2", "--examples=false",
-    ]  # fmt: skip
-    assert main([*given, f"--output={tmp_path}/one"]) == 0
-    killed(propositions)
-    assert main([*given, f"--output={tmp_path}/two", "--ray=local", "--workers.shard=3"]) == 0
-    for ending in "", ".manifest.json":
-        one, two = (tmp_path / f"{name}{ending}" for name in ("one", "two"))
-        assert two.read_bytes() == one.read_bytes()
-    assert not shards_folder(tmp_path / "two").exists()
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "multi-vector"])

@@ -100,7 +100,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
     asked: list[int] = []
     whole = TextWriter.write
 
-    def counted(self: TextWriter, prompts: Any, decided: Any = None) -> Any:
+    def counted(self: TextWriter, prompts: Any, decided: Any = None, *_: Any) -> Any:
         asked.append(len(prompts))
         return whole(self, prompts, decided)
 

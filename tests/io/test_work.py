@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from failing import raises
 
-from grls.answer.riches.propositions import PropositionFile
 from grls.errors import DataError, MismatchError, WriteError
 from grls.io.work import GrowingFile, all_done
 
@@ -68,28 +67,26 @@ def test_half_of_a_surrogate_pair_is_read_back(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
-from grls.io.work import LockedFile
-files = [LockedFile(path) for path in sys.argv[1:]]
+from grls.io.work import GrowingFile
+file = GrowingFile(sys.argv[1], {})
 print("begun", flush=True)
 sys.stdin.read()
 """
 
 
 def test_a_second_process_is_refused_until_the_first_has_died(tmp_path: Path) -> None:
-    path, other = tmp_path / "new" / "work.jsonl", tmp_path / "propositions.jsonl"
+    path = tmp_path / "new" / "work.jsonl"
     GrowingFile(path, {}).add([{"n": 1}])
-    command = [sys.executable, "-c", WRITER, str(path), str(other)]
+    command = [sys.executable, "-c", WRITER, str(path)]
     first = subprocess.Popen(command, stdin=-1, stdout=-1, text=True)
     assert first.stdout is not None
     assert first.stdout.readline() == "begun\n"
     before = path.read_bytes()
     raises(WriteError, r"work\.jsonl is being written by another run", GrowingFile, path, {})
-    raises(WriteError, r"propositions\.jsonl is being written by another run", PropositionFile, other, {})
     assert path.read_bytes() == before
     first.kill()
     first.communicate()
     assert GrowingFile(path, {}).count == 1
-    PropositionFile(other, {})
 
 
 def test_two_that_begin_one_file_do_not_both_write_it(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from grls.answer.prompts import ANSWER
 from grls.answer.riches.keys import SHARED, Keys, build_keys, letters
 from grls.answer.riches.options import USUAL_PROMPT, KeyOptions, PromptOptions
-from grls.answer.riches.prompts import common, prompted, split_answer
-from grls.answer.writer import SHOWN, Questions, model_settings, room_of, too_long
+from grls.answer.riches.prompts import prompted, split_answer
+from grls.answer.writer import SHOWN, Questions, common, model_settings, room_of, too_long
 from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Query

@@ -13,11 +13,12 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from grls.answer.writer import Sampling, TextWriter, too_long
+from grls.answer.writer import Sampling, TextWriter
 from grls.data.codec import controls, tokenizer_fingerprint, wrapping
 from grls.data.corpus import Corpus
 from grls.data.neighbours import Neighbours, copies
@@ -184,47 +185,34 @@ class QueryWriter(NamedTuple):
         prompts = [self.prompt.source(self.prompt.passages(passages)) for passages in evidence]
         names = [[passage.id for passage in chain] for chain in chains]
         inputs = [f"the passages {', '.join(map(repr, ids))}" for ids in names]
-        room, new = self.writer.room, self.writer.max_new_tokens
-        failed = too_long(inputs, prompts, room, new, lambda: self.prompt.source([]), decided)
-        rows = [row for row in range(len(batch)) if row not in failed]
         draws = []
-        for row in rows:
-            key = repr((self.drawing.seed, *names[row], batch[row].draw)).encode()
+        for ids, task in zip(names, batch, strict=True):
+            key = repr((self.drawing.seed, *ids, task.draw)).encode()
             seed = int.from_bytes(hashlib.sha256(key).digest()[:7], "big")
             draws.append(Sampling(self.drawing.temperature, seed, self.drawing.top_p))
-        texts = iter(self.writer.write([prompts[row] for row in rows], decided, draws))
+        least = partial(self.prompt.source, [])
+        written = self.writer.write_each(inputs, prompts, least, decided, draws)
         records = []
-        for row, task in enumerate(batch):
-            record = self.name(task)
-            if row in failed:
-                record |= {"text": "", "ended": False, "failed": failed[row]}
+        for task, result in zip(batch, written, strict=True):
+            if isinstance(result, str):
+                told: Record = {"text": "", "ended": False, "failed": result}
             else:
-                written = next(texts)
-                record |= {"text": " ".join(written.text.split()), "ended": written.ended}
-            records.append(record)
+                told = {"text": " ".join(result.text.split()), "ended": result.ended}
+            records.append(self.name(task) | told)
         return records
 
     def name(self, task: Task) -> Record:
         return {"chain": self.corpus.ids(task.chain), "draw": task.draw}
 
 
-class OpenedQueries(NamedTuple):
-    """A run's query generator, corpus and tasks.
-
-    ``origin``: the fingerprints and options that the queries depend on.
-    """
-
-    corpus: Corpus
-    tasks: list[Task]
-    writer: QueryWriter
-    origin: dict[str, Any]
-
-
 def open_queries(
     data: str, model: str, draw: Drawing, links: str | None, limit: int | None, batch_size: int, device: str,
     precision: Numbers,
-) -> OpenedQueries:  # fmt: skip
-    """Open a run; the arguments are the options of ``grls prepare pseudo-queries``."""
+) -> tuple[list[Task], QueryWriter, dict[str, Any]]:  # fmt: skip
+    """The queries to write, their writer, and what they depend on.
+
+    The arguments are the options of ``grls prepare pseudo-queries``.
+    """
     corpus = Corpus.read(data)
     form = QueryForm.read(model)
     drawing = replace(draw, reads=draw.reads or ("first" if form.passages == "one" else "all"))
@@ -243,7 +231,7 @@ def open_queries(
     if precision != "float32":
         origin["precision"] = precision
     texts = TextWriter(loaded, tokenizer, form.query_tokens + 1, batch_size)
-    return OpenedQueries(corpus, drawn, QueryWriter(texts, prompt, corpus, drawing), origin)
+    return drawn, QueryWriter(texts, prompt, corpus, drawing), origin
 
 
 EMPTY = "empty"
