@@ -19,9 +19,9 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, evidence_qrels, query_of, read_queries, read_split, told_unknown
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
+from grls.io.jsonl import object_of, read_jsonl
 from grls.io.option_errors import visible
 from grls.io.progress import counted
-from grls.io.resumable import object_of, read_jsonl
 
 
 def prepare(

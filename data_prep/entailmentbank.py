@@ -21,8 +21,8 @@ from data_prep.raw import read_tsv
 from grls.data.types import Query
 from grls.errors import DataError
 from grls.io.files import read_json
+from grls.io.jsonl import read_jsonl
 from grls.io.progress import counted
-from grls.io.resumable import read_jsonl
 
 FILES = {"train": "train.angles.jsonl", "dev": "dev.jsonl", "test": "test.jsonl"}
 FACT_BANK = "worldtree_corpus_sentences_extended.json"

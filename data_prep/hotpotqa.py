@@ -21,7 +21,7 @@ from data_prep import common, hops
 from data_prep.raw import read_csv
 from grls.data.types import Query
 from grls.errors import DataError
-from grls.io.resumable import read_jsonl
+from grls.io.jsonl import read_jsonl
 
 QUESTIONS = "bm25_results.csv"
 CORPUS = "pooled_corpus_validation_500_title_text.jsonl"

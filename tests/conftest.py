@@ -36,8 +36,6 @@ SLOW = (
     "benchmarks/test_smallest.py::test_the_bi_encoders",
     "cluster/test_ray.py::test_a_run_is_that_of_one_process",
     "cluster/test_ray.py::test_encodings_are_those_of_one_process_though_a_worker_is_killed",
-    "cluster/test_ray.py::test_propositions_are_those_of_one_process_though_a_worker_is_killed",
-    "cluster/test_ray.py::test_pseudo_queries_are_those_of_one_process_though_a_worker_is_killed",
     "decode/gpu/test_step.py::test_a_step_can_be_made_into_kernels",
     "fitting/test_run_fit.py::test_models_that_came_later",
     "serve/test_replicas.py::test_a_new_version",

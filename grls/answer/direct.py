@@ -14,7 +14,7 @@ from typing import NamedTuple
 from grls.answer.dialogue import Dialogue, few_shot
 from grls.answer.opening import FinishedRun
 from grls.answer.prompts import ANSWER, CLOSED_TASK, OPEN_TASK, asked_directly, direct_examples
-from grls.answer.writer import TextWriter, too_long
+from grls.answer.writer import TextWriter
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.io.progress import counted
@@ -109,18 +109,16 @@ class DirectReader:
                 counted(len(read), "query"),
             )
         names = [f"the query {query.id!r}" for query in queries]
-        room, new = self.writer.room, self.writer.max_new_tokens
-        failed = too_long(names, prompts, room, new, lambda: self._prompt(Query("", ""), []), decided)
-        fit = [prompt for index, prompt in enumerate(prompts) if index not in failed]
-        written = iter(self.writer.write(fit, decided))
+        written = self.writer.write_each(names, prompts, lambda: self._prompt(Query("", ""), []), decided)
         answers = []
-        for index, ranking in enumerate(rankings):
-            if index in failed:
-                answers.append(WrittenAnswer("", False, (), tuple(ranking), failed=failed[index]))
+        for index, (ranking, result) in enumerate(zip(rankings, written, strict=True)):
+            if isinstance(result, str):
+                answers.append(WrittenAnswer("", False, (), tuple(ranking), failed=result))
                 continue
-            text, _, ended, _ = next(written)
             left_out = len(ids[index]) - len(read[index])
-            answers.append(WrittenAnswer(text, ended, read[index], tuple(ranking), cut=left_out))
+            answers.append(
+                WrittenAnswer(result.text, result.ended, read[index], tuple(ranking), cut=left_out)
+            )
         return answers
 
     def _prompt(self, query: Query, passages: list[Passage]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from time import perf_counter
+from itertools import islice
 from typing import Any
 
 from grls.answer.direct import FollowUpStep, WrittenAnswer
@@ -15,8 +15,7 @@ from grls.data.types import Hit, Passage, Query
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
 from grls.evaluation.measures import RunDepth
 from grls.io.option_errors import visible
-from grls.io.progress import Progress
-from grls.io.resumable import GrowingFile
+from grls.io.work import Record, all_done
 from grls.runs.portions import RunInfo
 from grls.runs.results import find_passages
 from grls.runs.run import Run
@@ -33,30 +32,26 @@ def read_all(
 ) -> tuple[list[WrittenAnswer], float, dict[str, int]]:
     """Answer all questions, and go on where a killed run of the same settings stopped.
 
-    OUTPUT.readings.jsonl has a line a query. The last line of a group has the cost of the whole group, so
-    a group that a kill has split is answered again. Returns the answers, the seconds that all took, and
-    the numbers of passages cut, calls and tokens.
+    OUTPUT.readings.jsonl has a line a query. Returns the answers, the seconds that all took, and the numbers
+    of passages cut, calls and tokens.
     """
-    file = GrowingFile(f"{output}.readings.jsonl", settings, lambda record: "spent" in record)
-    file.refuse_other(("query_id",), [(query.id,) for query in questions.every])
-    queries, size = questions.queries, BATCHES * writer.batch_size
-    with Progress(len(queries), "read", "queries", min(file.count, len(queries))) as bar:
-        for first in range(file.count, len(queries), size):
-            group = queries[first : first + size]
-            before, start = asdict(writer.spent), perf_counter()
-            records = [_record(*pair) for pair in zip(group, answer(group, bar.update), strict=True)]
-            cost = {name: value - before[name] for name, value in asdict(writer.spent).items()}
-            records[-1]["spent"] = cost | {"seconds": perf_counter() - start}
-            file.add(records)
-    readings = [_reading(record) for record in file.records[: len(queries)]]
-    costs = [record["spent"] for record in file.records if "spent" in record]
-    spent = {name: sum(cost[name] for cost in costs) for name in asdict(Spent())}
-    seconds = float(sum(cost["seconds"] for cost in costs))
-    return readings, seconds, {"cut": sum(reading.cut for reading in readings), **spent}
+
+    def records(queries: Sequence[Query], report: Callable[[int], object]) -> list[Record]:
+        return [_record(reading) for reading in answer(queries, report)]
+
+    with all_done(
+        questions.queries, records, f"{output}.readings.jsonl", settings,
+        lambda query: {"query_id": query.id}, BATCHES * writer.batch_size, "read", "queries", questions.every,
+        lambda: asdict(writer.spent),
+    ) as file:  # fmt: skip
+        readings = [_reading(record) for record in islice(file, len(questions.queries))]
+        spent = file.spent()
+    costs = {name: int(spent[name]) for name in asdict(Spent())}
+    return readings, float(spent["seconds"]), {"cut": sum(reading.cut for reading in readings), **costs}
 
 
-def _record(query: Query, reading: WrittenAnswer) -> dict[str, Any]:
-    record = {"query_id": query.id, **reading._asdict()}
+def _record(reading: WrittenAnswer) -> Record:
+    record = reading._asdict()
     if not reading.failed:
         del record["failed"]
     return record

@@ -7,15 +7,17 @@ longest, T tokens written.
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from transformers import (
+    DynamicCache,
     LogitsProcessor,
     LogitsProcessorList,
     StoppingCriteria,
@@ -29,7 +31,7 @@ from grls.data.dataset import Qrels, first_queries, read_split
 from grls.data.types import Query
 from grls.errors import ConfigError, at_least
 from grls.io.files import exclusive, refuse_unwritable
-from grls.models.base import positions_in
+from grls.models.base import cache_argument, positions_in
 from grls.models.load.language import end_tokens, model_fingerprint
 from grls.models.load.opening import refuse_larger_tokenizer
 from grls.runs.portions import RunInfo, fingerprint_queries
@@ -160,8 +162,9 @@ def room_of(model: Any, new_tokens: int) -> float:
 class TextWriter:
     """Writes continuations by a causal model, or by an encoder-decoder, whose encoder reads the prompt.
 
-    A continuation ends before the first stop string that follows more than white space. ``spent`` counts
-    prompts, calls and tokens so far.
+    A continuation ends before the first stop string that follows more than white space, or where ``complete``
+    says so. A causal model reads ``head``, tokens that prompts begin with, once. ``spent`` counts prompts,
+    calls and tokens so far.
     """
 
     model: Any
@@ -169,6 +172,8 @@ class TextWriter:
     max_new_tokens: int = 32
     batch_size: int = 8
     stops: Sequence[str] = ("\n",)
+    complete: Callable[[str], bool] = lambda text: False
+    head: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         at_least(1, max_new_tokens=self.max_new_tokens, batch_size=self.batch_size)
@@ -179,6 +184,7 @@ class TextWriter:
         self._ends = end_tokens(self.model, self.tokenizer)
         pad = self.tokenizer.pad_token_id
         self._pad = self.tokenizer.eos_token_id if pad is None else pad
+        self._cache: DynamicCache | None = None
 
     @property
     def room(self) -> float:
@@ -226,17 +232,35 @@ class TextWriter:
                 decided(len(indices))
         return [continuations[n] for n in range(len(rows))]
 
+    def write_each(
+        self,
+        names: Sequence[str],
+        prompts: Sequence[Sequence[int]],
+        least: Callable[[], Sequence[int]],
+        decided: Callable[[int], object] | None = None,
+        draws: Sequence[Sampling | None] | None = None,
+    ) -> list[Continuation | str]:
+        """Continue prompts as :meth:`write` does; one that is too long gets the reason (:func:`too_long`)."""
+        reasons = too_long(names, prompts, self.room, self.max_new_tokens, least, decided)
+        rows = [row for row in range(len(prompts)) if row not in reasons]
+        chosen = None if draws is None else [draws[row] for row in rows]
+        written = dict(zip(rows, self.write([prompts[row] for row in rows], decided, chosen), strict=True))
+        return [reasons[row] if row in reasons else written[row] for row in range(len(prompts))]
+
     @torch.inference_mode()
     def _batch(self, rows: list[list[int]], draws: list[Sampling | None], scored: bool) -> list[Continuation]:
-        """Continue the prompts of one batch, padded on the left (on the right for an encoder)."""
+        """Continue the prompts of one batch."""
         encoder = self.model.config.is_encoder_decoder
+        cache = self._head_cache(rows)
         longest = max(map(len, rows))
-        inputs = torch.full((len(rows), longest), self._pad)  # [B, L]
-        mask = torch.zeros_like(inputs)
+        # Padding stands behind the tokens of the cache, and behind all tokens of an encoder.
+        kept = 0 if cache is None else cache.get_seq_length()
+        inputs = torch.empty((len(rows), longest), dtype=torch.long)  # [B, L]
+        mask = torch.ones_like(inputs)
         for n, row in enumerate(rows):
-            columns = slice(0, len(row)) if encoder else slice(longest - len(row), longest)
-            inputs[n, columns] = torch.tensor(row)
-            mask[n, columns] = 1
+            first, padding = len(row) if encoder else kept, longest - len(row)
+            inputs[n] = torch.tensor([*row[:first], *[self._pad] * padding, *row[first:]])
+            mask[n, first : first + padding] = 0
         start = 1 if encoder else longest  # an encoder-decoder's output begins with its start token
         device = self.model.device
         output = self.model.generate(
@@ -246,6 +270,7 @@ class TextWriter:
             stopping_criteria=StoppingCriteriaList([StoppedRows(lambda row: self._text(row)[1], start)]),
             logits_processor=LogitsProcessorList([RefuseNaNLogits(), *([Drawn(draws)] if any(draws) else
             [])]), return_dict_in_generate=True, output_logits=scored,
+            **({} if cache is None else {cache_argument(self.model): cache}),
         )  # fmt: skip
         tokens = output.sequences[:, start:]  # [B, T]
         continuations = []
@@ -276,7 +301,34 @@ class TextWriter:
         """The text of new tokens up to the first stop string, and whether there was one."""
         text = self.tokenizer.decode(row, skip_special_tokens=True).lstrip()
         ends = [end for stop in self.stops if (end := text.find(stop)) >= 0]
-        return (text[: min(ends)].rstrip(), True) if ends else (text.rstrip(), False)
+        return (text[: min(ends)].rstrip(), True) if ends else (text.rstrip(), self.complete(text))
+
+    def _head_cache(self, rows: list[list[int]]) -> DynamicCache | None:
+        """Keys and values of the head that rows share; None if the model has no plain full cache."""
+        config = self.model.config
+        kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
+        if config.is_encoder_decoder or kinds or getattr(config, "sliding_window", None) is not None:
+            return None
+        shared = common([[*self.head, -1], *rows])
+        if not shared:
+            return None
+        if self._cache is None or self._cache.get_seq_length() != shared:
+            cache = DynamicCache(config=config)
+            head = torch.tensor([rows[0][:shared]], device=self.model.device)
+            self.model(input_ids=head, use_cache=True, **{cache_argument(self.model): cache})
+            if cache.get_seq_length() != shared:  # a model with another kind of cache
+                return None
+            self._cache = cache
+        cache = copy.deepcopy(self._cache)
+        cache.batch_repeat_interleave(len(rows))
+        return cache
+
+
+def common(rows: Sequence[Sequence[int]]) -> int:
+    """Length of the prefix that all rows share, at most one less than the shortest row."""
+    shortest = min(len(row) for row in rows)
+    same: Iterator[int] = (n for n in range(shortest - 1) if any(row[n] != rows[0][n] for row in rows))
+    return next(same, shortest - 1)
 
 
 def too_long(

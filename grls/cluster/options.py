@@ -18,8 +18,8 @@ class WorkerOptions:
 
     Args:
         count: The most workers at a time; null: one for each processor of the cluster.
-        shard: Passages (or queries, of `grls retrieve` and `grls prepare pseudo-queries`) in a shard, the
-            part of the work that is done again if its worker dies; null: a size that suits the work.
+        shard: Passages (or queries, of `grls retrieve`) in a shard, the part of the work that is done again
+            if its worker dies; null: a size that suits the work.
         cpus: Processors of a worker, which are also its threads.
         gpus: GPUs of a worker; a share such as 0.5 lets two workers use one GPU.
     """

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from grls.errors import DataError, MismatchError
 from grls.io.files import atomic_folder, read_json, sha256, write_json
 from grls.io.progress import counted
-from grls.io.resumable import alone_in
+from grls.io.work import alone_in
 
 log = logging.getLogger(__name__)
 
@@ -69,23 +69,6 @@ class ShardPlan:
         self.items = items
         self.size = size
         self.replaces = replaces
-
-    @classmethod
-    def of_rest(
-        cls, folder: Path, settings: dict[str, Any], items: int, done: int, size: int, step: int = 1
-    ) -> ShardPlan:
-        """The items that a growing output lacks; it has ``done`` of all ``items``.
-
-        A killed run may have begun at an earlier item (``settings["first"]``), and added shards since.
-        ``size`` is raised to a multiple of ``step``, the items that are made together: the results are
-        those of one process.
-        """
-        plan = _read_plan(folder / PLAN)
-        begun = plan.get("settings") if isinstance(plan, dict) else None
-        first = begun.get("first") if isinstance(begun, dict) else None
-        if not isinstance(first, int) or not 0 <= first <= done:
-            first = done // step * step
-        return cls(folder, {**settings, "first": first}, items - first, -(-size // step) * step)
 
     @property
     def shards(self) -> list[Shard]:

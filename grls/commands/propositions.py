@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from time import perf_counter
 
-from grls.cluster.options import USUAL_WORKERS, WorkerOptions, workers_of
 from grls.data.dataset import query_record
 from grls.data.words import USUAL, Analyzer
-from grls.errors import ConfigError, DataError, at_least
+from grls.errors import ConfigError, at_least
 from grls.io.files import atomic_file, refuse_unwritable, write_json
-from grls.io.progress import Progress, counted
-from grls.io.resumable import GrowingFile, write_line
+from grls.io.jsonl import write_line
+from grls.io.progress import counted
+from grls.io.work import all_done
 from grls.models.option_names import Numbers
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.judge import open_judge
@@ -34,13 +35,11 @@ def propositions(
     batch_size: int = 8,
     limit: int | None = None,
     device: str = "auto",
-    ray: str | None = None,
-    workers: WorkerOptions = USUAL_WORKERS,
 ) -> None:
     """Let a language model write propositions of every passage, keys for `grls answer riches`.
 
-    OUTPUT holds one proposition a line, with the passage it comes from. A run that was ended resumes when it
-    is called again; OUTPUT.manifest.json refuses to resume with other options.
+    OUTPUT holds one proposition a line, with the passage it comes from. OUTPUT.written.jsonl grows with the
+    run, so that a run that was ended resumes when it is called again with the same options.
 
     Args:
         data: Data set folder, or its corpus.jsonl.
@@ -57,45 +56,38 @@ def propositions(
         batch_size: Passages read together.
         limit: Number of first passages to write propositions for; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        ray: Address of a Ray cluster whose workers write the propositions: HOST:PORT, auto, or local for a
-            cluster on this machine. All its machines must see the files.
-        workers: How many workers, and their shards.
     """
-    from grls.answer.riches.propositions import PropositionFile, PropositionWork, propositions_by_workers
+    from grls.answer.riches.propositions import open_propositions, proposition_lines
 
-    sharing = workers_of(ray, workers)
-    at_least(1, limit=limit, batch_size=batch_size)
+    at_least(1, limit=limit, batch_size=batch_size, longest=longest)
     refuse_unwritable(output)
-    reading = (data, model, chat, examples, template, fallback)
-    work = PropositionWork(*reading, max_new_tokens, longest, batch_size, limit, device)
-    opened = work.opened()
-    file = PropositionFile(output, opened.origin)
-    names = sorted(file.passages)
-    numbers = opened.corpus.numbers(names)
-    unknown = [name for name, number in zip(names, numbers, strict=True) if number is None]
-    if unknown:
-        raise DataError(
-            f"{unknown[0]!r} is no passage of {opened.corpus.source}; give another --output.", output
-        )
-    before = len(file.passages)
-    start = perf_counter()
-    if sharing is None:
-        with Progress(opened.passages, "propositions", "passages", before) as bar:
-            opened.write(opened.batches, file, bar.update)
-    else:
-        propositions_by_workers(opened, work, file, sharing)
-    written, seconds = opened.passages - before, perf_counter() - start
-    passages = len(file.passages)
-    print(
-        f"{counted(passages, 'passage')}, {counted(file.propositions, 'proposition')} "
-        f"({file.propositions / passages:.2f} each); "
-        f"instead, sentences of {counted(file.sentences, 'passage')}; nothing of {file.none:,}"
+    numbers, writer, origin = open_propositions(
+        data, model, chat, examples, template, fallback, max_new_tokens, longest, batch_size, limit, device
     )
-    if file.dropped:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(file.dropped.items()))
+    start = perf_counter()
+    by: Counter[str] = Counter()
+    dropped: Counter[str] = Counter()
+    with all_done(
+        numbers, writer.write, _beside(output, "written.jsonl"), origin, writer.name, batch_size,
+        "propositions", "passages",
+    ) as file, atomic_file(output) as stream:  # fmt: skip
+        for record in file:
+            for line in proposition_lines(record):
+                write_line(stream, line)
+            by["propositions"] += len(record["texts"])
+            by[record["by"] if record["texts"] else "nothing"] += 1
+            dropped.update(record["dropped"])
+    write_json(_beside(output, "manifest.json"), {**origin, **by, "dropped": dict(sorted(dropped.items()))})
+    print(
+        f"{counted(len(numbers), 'passage')}, {counted(by['propositions'], 'proposition')} "
+        f"({by['propositions'] / len(numbers):.2f} each); "
+        f"instead, sentences of {counted(by['sentences'], 'passage')}; nothing of {by['nothing']:,}"
+    )
+    if dropped:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(dropped.items()))
         print(f"left out of what the model wrote: {reasons}")
-    if written:
-        print(f"{counted(written, 'passage')} in this run, {seconds / written:.2f} s each")
+    if new := file.count - file.found:
+        print(f"{counted(new, 'passage')} in this run, {(perf_counter() - start) / new:.2f} s each")
 
 
 def pseudo_queries(
@@ -111,8 +103,6 @@ def pseudo_queries(
     device: str = "auto",
     precision: Numbers = "float32",
     analyzer: Analyzer = USUAL,
-    ray: str | None = None,
-    workers: WorkerOptions = USUAL_WORKERS,
 ) -> None:
     """Let a query generator write queries for passages, and keep those that lead back to them.
 
@@ -134,37 +124,26 @@ def pseudo_queries(
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Precision of the query generator: bfloat16 only where the processor has it.
         analyzer: How bm25 splits texts into words: language, stemming and function words.
-        ray: Address of a Ray cluster whose workers write the queries: HOST:PORT, auto, or local for a cluster
-            on this machine. All its machines must see the files.
-        workers: How many workers, and their shards.
     """
-    from grls.train.doc2query.generate import QueryWork, sift, write_by_workers
+    from grls.train.doc2query.generate import PORTION, open_queries, sift
 
     check_counts(**{"--k": k, "--limit": 1 if limit is None else limit})
-    sharing = workers_of(ray, workers)
     refuse_unwritable(output)
-    work = QueryWork(data, model, draw, limit, search.batch_size, device, precision)
-    opened = work.opened()
-    corpus, tasks = opened.corpus, opened.tasks
+    tasks, writer, origin = open_queries(data, model, draw, limit, search.batch_size, device, precision)
+    corpus = writer.corpus
     judge = None
     if retriever is not None:
         judge = open_judge(retriever, corpus, Opening(device, search=search), analyzer, "--retriever")
-    file = GrowingFile(_beside(output, "written.jsonl"), opened.origin)
-    ids = corpus.ids([task.passage for task in tasks])
-    file.refuse_other(("passage", "draw"), zip(ids, (task.draw for task in tasks), strict=True))
-    if sharing is None:
-        done, total = file.count, len(tasks)
-        start = perf_counter()
-        with Progress(total, "pseudo-queries", "queries", done) as bar:
-            opened.write(done, total, file, bar.update)
-        if done < total:
+    start = perf_counter()
+    with all_done(
+        tasks, writer.write, _beside(output, "written.jsonl"), origin, writer.name,
+        PORTION * search.batch_size, "pseudo-queries", "queries",
+    ) as file:  # fmt: skip
+        records = list(file)
+        if new := file.count - file.found:
             seconds = perf_counter() - start
-            print(
-                f"{counted(total - done, 'query')} written in {seconds:.1f} s, {done:,} found in {file.path}"
-            )
-    else:
-        write_by_workers(opened, work, file, sharing, output)
-    sifted = sift(file.records, corpus, judge, k)
+            print(f"{counted(new, 'query')} written in {seconds:.1f} s, {file.found:,} found in {file.path}")
+    sifted = sift(records, corpus, judge, k)
     dropped = dict(sorted(sifted.dropped.items()))
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items())
     if not sifted.queries:
@@ -176,8 +155,8 @@ def pseudo_queries(
             write_line(stream, query_record(query))
     judged = {} if retriever is None else {"k": k, "retriever": retriever}
     counts = {"kept": len(sifted.queries), "dropped": dropped}
-    write_json(_beside(output, "manifest.json"), {**opened.origin, **judged, **counts})
-    written, passages = len(file.records), len({query.evidence[0] for query in sifted.queries})
+    write_json(_beside(output, "manifest.json"), {**origin, **judged, **counts})
+    written, passages = len(records), len({query.evidence[0] for query in sifted.queries})
     print(
         f"{len(sifted.queries):,} of {counted(written, 'pseudo-query')} kept, for "
         f"{counted(passages, 'passage')}"

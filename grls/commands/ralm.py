@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from time import perf_counter
-
 from grls.answer.ralm.options import (
     USUAL_EXAMPLES,
     USUAL_RERANK,
@@ -51,9 +49,8 @@ def ralm(
     """
     from grls.answer.ralm.task import measure, task_of
 
-    begun = perf_counter()
     task = task_of(model, text, output, data, retriever, hops, reader, rerank, exclude, limit, device)
-    measure(*task, output, begun)
+    measure(*task, output)
 
 
 def ralm_examples(

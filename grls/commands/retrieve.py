@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +25,7 @@ from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import BM25, Opening, index_seconds, load_retriever, names_bm25
-from grls.retrieve.run import Elsewhere, RetrieverRun, retrieve_results
+from grls.retrieve.run import Elsewhere, RetrieverRun
 from grls.runs.portions import ENDINGS, PORTION, KeptResults, Portions, fingerprint_queries, write_retrieved
 
 
@@ -91,11 +93,7 @@ def retrieve(
         retriever, data, split, limit, k, search, hops, rule, bm25, analyzer, device, precision
     )
     run = options.opened()
-    if sharing is None:
-        print(run.save(output, name))
-        return
-    with held_shards(output) as folder:
-        print(run.save(output, name, _by_workers(run, options, sharing, folder)))
+    print(run.save(output, name, None if sharing is None else _by_workers(run, options, sharing, output)))
 
 
 _FILE = "retrieved.jsonl"
@@ -171,9 +169,7 @@ class RetrieveOptions:
 
         def retrieve(shard: Shard, folder: Path) -> dict[str, Any]:
             begun = perf_counter()
-            rows = slice(shard.first, shard.end)
-            results = retrieve_results(run.retriever, run.queries[rows], run.k, run.filters[rows], run.own)
-            write_retrieved(results, folder / _FILE)
+            write_retrieved(run.retrieve(slice(shard.first, shard.end)), folder / _FILE)
             return {"seconds": perf_counter() - begun}
 
         return retrieve
@@ -183,16 +179,17 @@ def _fingerprints(run: RetrieverRun) -> dict[str, str]:
     return {"retriever": run.retriever.fingerprint(), "data": fingerprint_queries(run.queries)}
 
 
-def _by_workers(run: RetrieverRun, options: RetrieveOptions, workers: Workers, folder: Path) -> Elsewhere:
-    """The function with which workers answer the queries of a run; ``folder`` holds the shards."""
+def _by_workers(run: RetrieverRun, options: RetrieveOptions, workers: Workers, output: str) -> Elsewhere:
+    """The function with which workers answer the queries of a run; the shards stand beside ``output``."""
 
-    def share(settings: dict[str, Any]) -> Portions:
-        size = workers.options.shard or PORTION
-        plan = ShardPlan(folder, settings, len(run.queries), size)
-        begun = perf_counter()
-        make = partial(options.elsewhere().work, _fingerprints(run))
-        done = done_by_workers(plan, make, workers, "retrieve", "queries")
-        files = [shard.folder / _FILE for shard in done]
-        return Portions(KeptResults(files, run.queries), perf_counter() - begun)
+    @contextmanager
+    def share(settings: dict[str, Any]) -> Iterator[Portions]:
+        with held_shards(output) as folder:
+            plan = ShardPlan(folder, settings, len(run.queries), workers.options.shard or PORTION)
+            begun = perf_counter()
+            make = partial(options.elsewhere().work, _fingerprints(run))
+            done = done_by_workers(plan, make, workers, "retrieve", "queries")
+            files = [shard.folder / _FILE for shard in done]
+            yield Portions(KeptResults(files, run.queries), perf_counter() - begun)
 
     return share

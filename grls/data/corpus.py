@@ -37,8 +37,8 @@ from grls.data.inputs.tables import is_whole_text
 from grls.data.types import Passage, PassageMetadata
 from grls.errors import ConfigError, DataError
 from grls.io.files import atomic_file
+from grls.io.jsonl import write_line
 from grls.io.progress import counted
-from grls.io.resumable import write_line
 
 if TYPE_CHECKING:
     import pyarrow as pa

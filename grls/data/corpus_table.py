@@ -20,7 +20,7 @@ import numpy as np
 from grls.data.inputs.tables import CORPUS_FORM, in_layout
 from grls.errors import DataError, WriteError
 from grls.io.files import atomic_folder, read_json, sha256, write_json
-from grls.io.resumable import object_of, read_jsonl, string_of
+from grls.io.jsonl import object_of, read_jsonl, string_of
 
 if TYPE_CHECKING:
     import datasets

@@ -30,8 +30,8 @@ from grls.evaluation.metrics.hits import hits
 from grls.evaluation.metrics.novel_f1 import novel_f1
 from grls.evaluation.options import PremiseKind as PremiseKind
 from grls.io.files import atomic_file
+from grls.io.jsonl import read_jsonl, string_of, write_line
 from grls.io.progress import counted
-from grls.io.resumable import read_jsonl, string_of, write_line
 from grls.models.entailment import Entailment
 from grls.runs.portions import RunInfo, differ, read_info, split_asked
 from grls.runs.results import find_passages

@@ -24,7 +24,7 @@ from grls.errors import ConfigError, DataError, GrlsError, MismatchError, WriteE
 from grls.fitting.search import TimeIsUp
 from grls.io.files import read_json, refuse_unwritable, write_json
 from grls.io.progress import EVERY, Progress, duration, reporting
-from grls.io.resumable import GrowingFile
+from grls.io.work import GrowingFile
 
 JOURNAL = "fit.jsonl"
 CLOCK = "stages/clock.json"
@@ -47,9 +47,9 @@ class FitJournal:
 
     def __init__(self, output: str | Path, data: str):
         refuse_other_output(Path(output), data)
-        self._file = GrowingFile(Path(output) / JOURNAL, {"data": data}, alone=True, fields=_FIELDS)
+        self._file = GrowingFile(Path(output) / JOURNAL, {"data": data}, _FIELDS)
         self.records: dict[str, dict[str, Any]] = {}
-        for record in self._file.records:
+        for record in self._file:
             self._take(record)
         if not self.records:  # the folder is of a run before anything else is written there
             self.add("begin", "", 0.0, {})
@@ -71,7 +71,7 @@ class FitJournal:
         """It is on disk when this returns."""
         record = {"stage": stage, "inputs": inputs, "seconds": round(seconds, 2), "result": result}
         self._file.add([record])
-        self._take(self._file.records[-1])
+        self._take(json.loads(json.dumps(record)))
 
     def close(self) -> None:
         self._file.close()

@@ -18,7 +18,7 @@ from grls.data.dataset import Qrels, read_queries, warn_below_zero
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.evaluation.evaluate import seen_gold
-from grls.io.resumable import read_jsonl
+from grls.io.jsonl import read_jsonl
 from grls.runs.comparable import judged_queries, refuse_repeated
 from grls.runs.portions import RunInfo, Steps, differ, info_file, split_asked
 from grls.runs.run import Run, shared_limit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence, Set
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from grls.retrieve.hops.retriever import pooled_ranking
 from grls.runs.portions import Portions, RunInfo, fingerprint_queries, in_portions, save_retrieved
 from grls.runs.results import Retrieved
 
-Elsewhere = Callable[[dict[str, Any]], Portions]
+Elsewhere = Callable[[dict[str, Any]], AbstractContextManager[Portions]]
 """Retrieves for all queries of a run with these settings."""
 
 
@@ -59,22 +60,20 @@ class RetrieverRun:
         retrieves by workers.
         """
         info = self.info(name)
-        if share is not None:  # workers choose their search
-            info = replace(info, search="")
+        results: AbstractContextManager[Portions]
         if share is None:
-
-            def retrieve(part: slice) -> list[Retrieved]:
-                queries, filters = self.queries[part], self.filters[part]
-                return retrieve_results(self.retriever, queries, self.k, filters, self.own)
-
-            portions = in_portions(output, lambda: self.settings(info), self.queries, retrieve)
+            results = in_portions(output, lambda: self.settings(info), self.queries, self.retrieve)
         else:
-            portions = share(self.settings(info))
-        info = replace(info, seconds=portions.seconds, computed_tokens=portions.tokens)
-        line = save_retrieved(output, self.queries, self.retriever.corpus, portions.retrieved, info)
-        if portions.file is not None:
-            portions.file.remove()
-        return line
+            info = replace(info, search="")  # workers choose their search
+            results = share(self.settings(info))
+        with results as portions:
+            info = replace(info, seconds=portions.seconds, computed_tokens=portions.tokens)
+            return save_retrieved(output, self.queries, self.retriever.corpus, portions.retrieved, info)
+
+    def retrieve(self, part: slice) -> list[Retrieved]:
+        """The results of some of the queries."""
+        queries, filters = self.queries[part], self.filters[part]
+        return retrieve_results(self.retriever, queries, self.k, filters, self.own)
 
     def info(self, name: str | None) -> RunInfo:
         described, inner = self.retriever.describe(), single_steps(self.retriever)

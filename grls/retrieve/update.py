@@ -22,7 +22,7 @@ from grls.errors import ConfigError, DataError, GrlsError, Option
 from grls.index.array import verifying
 from grls.io.files import atomic_folder, refuse_foreign
 from grls.io.recipes import list_texts
-from grls.io.resumable import alone_in
+from grls.io.work import alone_in
 from grls.retrieve.hub import MEMBERS, write_packed
 from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import Opening, class_of, load_retriever, member_keys

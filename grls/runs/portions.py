@@ -3,7 +3,7 @@
 A run is ``NAME.trec``, ``NAME.jsonl`` with the texts, and the manifest ``NAME.info.json`` with the
 fingerprints of corpus and queries and the checksums of the other files, so that a manifest left by another
 run is refused. While a run is retrieved, ``OUTPUT.retrieved.jsonl`` keeps the results
-(:mod:`grls.io.resumable`), so that a killed run goes on and memory does not grow. A run of one portion
+(:mod:`grls.io.work`), so that a killed run goes on and memory does not grow. A run of one portion
 needs no such file.
 """
 
@@ -13,6 +13,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -25,8 +26,9 @@ from grls.data.types import Chain, Query
 from grls.data.types import Steps as Steps
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.files import PartCounts, counting, read_json, refuse_unwritable, sha256, write_json
-from grls.io.progress import Progress, counted
-from grls.io.resumable import GrowingFile, Record, read_jsonl, write_line
+from grls.io.jsonl import read_jsonl, write_line
+from grls.io.progress import counted
+from grls.io.work import GrowingFile, Record, all_done
 from grls.runs.results import Retrieved, as_hits, as_pairs, write_results
 from grls.runs.trec import chain_ranking, write_run
 
@@ -165,14 +167,12 @@ PORTION = 512
 class Portions(NamedTuple):
     """The results of all portions, for each query in order; ``retrieved`` may be walked again.
 
-    Seconds and tokens (None: unknown) include those of earlier, killed runs. ``file`` holds the results
-    until they are saved.
+    Seconds and tokens (None: unknown) include those of earlier, killed runs.
     """
 
     retrieved: Iterable[Retrieved]
     seconds: float
     tokens: int | None = None
-    file: GrowingFile | None = None
 
 
 class KeptResults:
@@ -194,7 +194,7 @@ class KeptResults:
 
     def _records(self) -> Iterator[tuple[Path, Record]]:
         if isinstance(self._files, GrowingFile):
-            yield from ((self._files.path, record) for record in self._files.each())
+            yield from ((self._files.path, record) for record in self._files)
         else:
             yield from ((file, record) for file in self._files for _, record in read_jsonl(file))
 
@@ -218,42 +218,42 @@ def write_retrieved(retrieved: Iterable[Retrieved], file: Path) -> None:
             write_line(stream, _record(result))
 
 
+@contextmanager
 def in_portions(
     output: str,
     settings: Callable[[], dict[str, Any]],
     queries: Sequence[Query],
     retrieve: Callable[[slice], list[Retrieved]],
-) -> Portions:
+) -> Iterator[Portions]:
     """Retrieve for all queries, and go on where a killed run of the same settings stopped.
 
-    ``settings`` returns everything that the results depend on, as JSON values.
+    ``settings`` returns everything that the results depend on, as JSON values. The block saves the results.
     """
     path = Path(f"{output}.retrieved.jsonl")
-    begun = perf_counter()
+    counts = PartCounts()
 
-    def counted_tokens(part: slice) -> tuple[list[Retrieved], int]:
-        spent = PartCounts()
-        with counting(spent):
-            return retrieve(part), spent["encoder"].tokens + spent["decoder"].tokens
+    def counted_results(part: slice) -> list[Retrieved]:
+        with counting(counts):
+            return retrieve(part)
+
+    def computed() -> dict[str, int]:
+        return {"computed": counts["encoder"].tokens + counts["decoder"].tokens}
+
+    def records(rows: Sequence[int], _: Callable[[int], object]) -> list[Record]:
+        return [_record(result) for result in counted_results(slice(rows[0], rows[-1] + 1))]
 
     if len(queries) <= PORTION and not path.exists():
-        retrieved, tokens = counted_tokens(slice(0, len(queries)))
-        return Portions(retrieved, perf_counter() - begun, tokens)
-    file = GrowingFile(path, settings(), lambda record: "seconds" in record, keep=False)
-    file.refuse_other(("query_id",), ((query.id,) for query in queries))
-    with Progress(len(queries), "retrieve", "queries", file.count) as bar:
-        for first in range(file.count, len(queries), PORTION):
-            end = min(first + PORTION, len(queries))
-            results, tokens = counted_tokens(slice(first, end))
-            records = [_record(result) for result in results]
-            time = perf_counter()
-            records[-1] |= {"computed": tokens, "seconds": time - begun}
-            begun = time
-            file.add(records)
-            bar.update(end - first)
-    seconds = sum(record.get("seconds", 0.0) for record in file.each())
-    tokens = sum(record.get("computed", 0) for record in file.each())
-    return Portions(KeptResults(file, queries), seconds, tokens, file)
+        begun = perf_counter()
+        results = counted_results(slice(0, len(queries)))
+        yield Portions(results, perf_counter() - begun, computed()["computed"])
+        return
+    with all_done(
+        range(len(queries)), records, path, settings(), lambda row: {"query_id": queries[row].id}, PORTION,
+        "retrieve", "queries", spent=computed,
+    ) as file:  # fmt: skip
+        spent = file.spent()
+        yield Portions(KeptResults(file, queries), spent["seconds"], spent["computed"])
+        file.remove()
 
 
 def _record(result: Retrieved) -> Record:

@@ -25,7 +25,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import DataError
 from grls.io.files import atomic_file
-from grls.io.resumable import read_jsonl
+from grls.io.jsonl import read_jsonl
 from grls.runs.trec import chain_ranking, check_ranking, finite, refuse_unknown, without_done
 
 _BATCH = 512  # queries whose texts are in memory together

@@ -9,7 +9,7 @@ from typing import Any
 
 from grls.errors import ConfigError, Option
 from grls.io.progress import duration
-from grls.io.resumable import alone_in
+from grls.io.work import alone_in
 from grls.retrieve.registry import Opening, class_of
 from grls.retrieve.spec import MANIFEST, followed, read_spec, update_spec
 from grls.runs.portions import fingerprint_queries
@@ -64,27 +64,27 @@ def tune_folder(
             "search": search,
             "spec": {name: value for name, value in spec.items() if name not in _TUNED},
         }
-        journal = Journal(f"{path}.tune.jsonl", settings)
-        tuning = Tuning(path, spec, dev, grid, opening, journal, {} if memory is None else memory)
-        steps = [step for step in of_kind if step.applies(tuning)]
-        by_hops = [step for step in (HOPS, CHAINS) if step.applies(tuning)]
-        steps += [] if single else by_hops
-        if not steps:
-            raise ConfigError(
-                f"{path} has nothing to tune{' in a single step' if by_hops else ''}: priors (kind "
-                "hybrid), a generator that has learned to rescore, a cross-encoder (kind rescored), a "
-                f"fusion's weights, or hops ({Option('hops.steps', 'dynamic', 'ranked')})."
-            )
-        chosen = []
-        for step in steps:
-            print(f"{step.name}:", flush=True)
-            begun = perf_counter()
-            choice = step.tune(tuning)
-            gain = f"{choice.measure} {100 * choice.before:.1f} -> {100 * choice.after:.1f}"
-            print(f"{step.name}: {gain} ({choice.words}), {duration(perf_counter() - begun)}", flush=True)
-            tuning.spec = {**tuning.spec, **choice.changes}
-            changes |= choice.changes
-            chosen.append(choice)
-        update_spec(path, changes)
-        journal.remove()
-        return chosen
+        with Journal(f"{path}.tune.jsonl", settings) as journal:
+            tuning = Tuning(path, spec, dev, grid, opening, journal, {} if memory is None else memory)
+            steps = [step for step in of_kind if step.applies(tuning)]
+            by_hops = [step for step in (HOPS, CHAINS) if step.applies(tuning)]
+            steps += [] if single else by_hops
+            if not steps:
+                raise ConfigError(
+                    f"{path} has nothing to tune{' in a single step' if by_hops else ''}: priors (kind "
+                    "hybrid), a generator that has learned to rescore, a cross-encoder (kind rescored), a "
+                    f"fusion's weights, or hops ({Option('hops.steps', 'dynamic', 'ranked')})."
+                )
+            chosen = []
+            for step in steps:
+                print(f"{step.name}:", flush=True)
+                begun = perf_counter()
+                choice = step.tune(tuning)
+                gain = f"{choice.measure} {100 * choice.before:.1f} -> {100 * choice.after:.1f}"
+                print(f"{step.name}: {gain} ({choice.words}), {duration(perf_counter() - begun)}", flush=True)
+                tuning.spec = {**tuning.spec, **choice.changes}
+                changes |= choice.changes
+                chosen.append(choice)
+            update_spec(path, changes)
+            journal.remove()
+            return chosen

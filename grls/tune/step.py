@@ -16,7 +16,7 @@ from grls.data.types import Passage, Query
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.averages import mean
 from grls.evaluation.metrics.sequence_recall import sequence_recall
-from grls.io.resumable import GrowingFile
+from grls.io.work import GrowingFile
 from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.hybrid.tuning import Quality
@@ -111,27 +111,25 @@ def earlier_choices(spec: Mapping[str, Any]) -> dict[str, Any]:
 _JSON = (dict, list, str, int, float, type(None))
 
 
-class Journal:
+class Journal(GrowingFile):
     """Measurements by their settings, in a file as they come, so that a killed run goes on where it stopped.
 
-    ``settings`` are those of all measurements, as JSON values.
+    ``settings`` are those of all measurements, as JSON values. At the end the choices stand in the folder,
+    and the file is removed.
     """
 
     def __init__(self, path: str | Path, settings: dict[str, Any]):
-        self._file = GrowingFile(path, settings, fields={"of": dict, "found": _JSON})
-        self._known = {_key(record["of"]): record["found"] for record in self._file.records}
+        super().__init__(path, settings, {"of": dict, "found": _JSON})
+        self._known = {_key(record["of"]): record["found"] for record in self}
 
     def measured(self, setting: dict[str, Any], measure: Callable[[], Any]) -> Any:
         """The measurement of a setting, from the file or new; both are JSON values."""
         key = _key(setting)
         if key not in self._known:
             values = measure()
-            self._file.add([{"of": setting, "found": values}])
+            self.add([{"of": setting, "found": values}])
             self._known[key] = json.loads(json.dumps(values))
         return self._known[key]
-
-    def remove(self) -> None:
-        self._file.remove()
 
 
 def _key(setting: dict[str, Any]) -> str:

@@ -12,14 +12,11 @@ import dying
 import pytest
 from encoder_models import tiny_colbert, tiny_splade
 from failing import fails
-from llama_small import writing_model
 from small_data import contents, tiny_bert
 
-from grls.answer.riches import propositions
 from grls.cli import main
 from grls.cluster import ray_data
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
-from grls.cluster.plan import shards_folder
 from grls.index.options import IndexOptions
 from grls.index.ranges import PartsOnRay, RangedIndex
 from grls.retrieve import encoded
@@ -28,8 +25,6 @@ from grls.retrieve.generative import retriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.runs.trec import read_run
-from grls.train.doc2query import generate
-from grls.train.doc2query.generate import FORM, QueryForm
 
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 
@@ -76,45 +71,6 @@ def test_an_index_is_that_of_one_process_though_a_worker_is_killed(
     build(model, str(data), Building(f"{tmp_path}/two", "generative", IndexOptions(), workers=workers))
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["mark", "one", "two"]
-
-
-def test_pseudo_queries_are_those_of_one_process_though_a_worker_is_killed(
-    data: Path, tmp_path: Path, killed: Callable[[ModuleType], None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Shards hold whole portions (16 batches of one query), so that queries are padded alike."""
-    model = writing_model(data, tmp_path / "model", positions=128)
-    (model / FORM).write_text(json.dumps(QueryForm("one", 32, 24)._asdict()))
-    given = [
-        "prepare", "pseudo-queries", f"--data={data}", f"--model={model}", "--retriever=null", "--device=cpu",
-        "--draw.temperature=5", "--draw.queries=5", "--search.batch_size=1",
-    ]  # fmt: skip
-    assert main([*given, f"--output={tmp_path}/one"]) == 0
-    lines = (tmp_path / "one.written.jsonl").read_bytes().splitlines(keepends=True)
-    (tmp_path / "two.written.jsonl").write_bytes(b"".join(lines[:5]))  # of a run that was killed
-    killed(generate)
-    assert main([*given, f"--output={tmp_path}/two", "--ray=local", "--workers.shard=7"]) == 0
-    assert "of 50 pseudo-queries kept" in capsys.readouterr().out
-    for ending in "", ".written.jsonl", ".manifest.json":
-        one, two = (tmp_path / f"{name}{ending}" for name in ("one", "two"))
-        assert two.read_bytes() == one.read_bytes()
-    assert not shards_folder(tmp_path / "two").exists()
-
-
-def test_propositions_are_those_of_one_process_though_a_worker_is_killed(
-    data: Path, tmp_path: Path, killed: Callable[[ModuleType], None]
-) -> None:
-    model = writing_model(data, tmp_path / "model", positions=2048)
-    given = [
-        "prepare", "propositions", f"--data={data}", f"--model={model}", "--device=cpu",
-        "--max_new_tokens=8", "--batch_size=2", "--examples=false",
-    ]  # fmt: skip
-    assert main([*given, f"--output={tmp_path}/one"]) == 0
-    killed(propositions)
-    assert main([*given, f"--output={tmp_path}/two", "--ray=local", "--workers.shard=3"]) == 0
-    for ending in "", ".manifest.json":
-        one, two = (tmp_path / f"{name}{ending}" for name in ("one", "two"))
-        assert two.read_bytes() == one.read_bytes()
-    assert not shards_folder(tmp_path / "two").exists()
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "multi-vector"])

@@ -94,13 +94,13 @@ def test_iterative(quotes: Path, tmp_path: Path, monkeypatch: Patch) -> None:
 def test_a_killed_run_goes_on_where_it_stopped(
     quotes: Path, tmp_path: Path, monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from grls.answer import kept
     from grls.answer.writer import TextWriter
+    from grls.io.work import GrowingFile
 
     asked: list[int] = []
     whole = TextWriter.write
 
-    def counted(self: TextWriter, prompts: Any, decided: Any = None) -> Any:
+    def counted(self: TextWriter, prompts: Any, decided: Any = None, *_: Any) -> Any:
         asked.append(len(prompts))
         return whole(self, prompts, decided)
 
@@ -108,14 +108,14 @@ def test_a_killed_run_goes_on_where_it_stopped(
     options = ("--retriever", "bm25", "--k", "2", "--reader.batch_size", "1")
     assert read(quotes, tmp_path / "whole", *options) == 0
     monkeypatch.setattr("grls.answer.kept.BATCHES", 1)  # kept after each query
-    add = kept.GrowingFile.add
+    add = GrowingFile.add
 
     def killed(self: Any, records: Any) -> None:
         add(self, records)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(kept.GrowingFile, "add", killed)
+        patch.setattr(GrowingFile, "add", killed)
         assert read(quotes, tmp_path / "cut", *options) == 130
     assert not Path(f"{tmp_path}/cut.answers.jsonl").exists()
     asked.clear()

@@ -19,7 +19,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_qrels, read_queries, read_split, write_dataset
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
-from grls.io.resumable import read_jsonl
+from grls.io.jsonl import read_jsonl
 
 
 @pytest.mark.parametrize(("bad", "problem"), [

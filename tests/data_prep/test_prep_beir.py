@@ -6,7 +6,7 @@ from prep_helpers import fails, load, prepared, run, write_lines
 from data_prep.beir import prepare
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_qrels, read_queries
-from grls.io.resumable import read_jsonl
+from grls.io.jsonl import read_jsonl
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from grls.evaluation.answers import read_answers, write_answers
 from grls.fitting.journal import FitJournal as Steps
 from grls.io.files import named_lines, write_json
 from grls.io.recipes import recipe_values
-from grls.io.resumable import GrowingFile
+from grls.io.work import GrowingFile
 from grls.runs.portions import RunInfo, write_info
 from grls.runs.results import Retrieved, write_results
 from grls.runs.run import Run
@@ -79,13 +79,13 @@ def run_of(file: Path) -> Any:
 def growing(file: Path) -> Any:
     kept = GrowingFile(file, {"seed": 1})
     kept.close()
-    return [record.get("n") for record in kept.records]
+    return [record.get("n") for record in kept]
 
 
 def measurements(file: Path) -> Any:
     kept = Measurements(file, {"seed": 1})
     kept.measured({"n": 0}, lambda: 1)
-    kept._file.close()
+    kept.close()
 
 
 def steps(file: Path) -> Any:
@@ -163,7 +163,7 @@ def write_records(place: Path) -> None:
     known = Measurements(place / "measurements.jsonl", {"seed": 1})
     for n in range(2):
         known.measured({"n": n}, lambda: {"ndcg": 0.5})
-    known._file.close()
+    known.close()
     journal = Steps(place / "fit", "the data")
     journal.add("bm25", journal.inputs({"k": 1}), 0.5, {"systems": []})
     journal.close()

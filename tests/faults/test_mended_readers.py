@@ -21,7 +21,7 @@ from grls.fitting.journal import JOURNAL, FitJournal
 from grls.index.array import map_array
 from grls.io.files import sha256
 from grls.io.recipes import recipe_values
-from grls.io.resumable import GrowingFile
+from grls.io.work import GrowingFile
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import TRAINING
 from grls.models.sentence_model import done_and_evidence
@@ -71,11 +71,8 @@ def written(file: Path, *lines: Any) -> Path:
 
 
 def kept_results(file: Path) -> None:
-    kept = GrowingFile(file, {}, keep=False)
-    try:
+    with GrowingFile(file, {}) as kept:
         list(KeptResults(kept, [Query("q", "text")]))
-    finally:
-        kept.close()
 
 
 SETTINGS = {"settings": {}}

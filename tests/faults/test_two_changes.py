@@ -8,7 +8,7 @@ from failing import fails
 from small_data import write_jsonl
 
 from grls.data.corpus import Corpus
-from grls.io.resumable import alone_in
+from grls.io.work import alone_in
 
 
 @pytest.fixture(scope="module")

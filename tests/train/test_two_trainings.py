@@ -14,7 +14,7 @@ from grls.train.core.processes import only_training
 
 HOLDS = """
 import sys
-from grls.io.resumable import alone_in
+from grls.io.work import alone_in
 with alone_in(sys.argv[1]):
     print("holds", flush=True)
     sys.stdin.read()

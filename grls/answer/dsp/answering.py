@@ -22,7 +22,7 @@ from grls.data.dataset import read_split
 from grls.data.types import Hit, Query
 from grls.errors import Option
 from grls.io.progress import Progress, counted
-from grls.io.resumable import GrowingFile
+from grls.io.work import GrowingFile
 from grls.retrieve.base import Retriever, has_log_probabilities
 from grls.runs.portions import fingerprint_queries
 
@@ -63,22 +63,23 @@ def answer_with_program(
         taught = [query for query in examples if query.answers or query.evidence][: demos.examples]
         shown = dspy_examples(taught, program == "conversational")
     everything = {**settings, **questions.fingerprints, "examples": fingerprint_queries(taught)}
-    file = GrowingFile(f"{output}.trace.jsonl", everything)
-    programs.refuse_other(file, [query.id for query in questions.every])
-    with programs.settings(lm, adapter):
-        demonstrations = f"{output}.program.json"
-        branched.program = programs.demonstrated(
-            branched.program, demos, shown, calls.threads, demonstrations, everything
-        )
     inputs = {query.id: inputs_of(query, program == "conversational") for query in questions.queries}
     quietly = hushed() if demos.how == "nearest" else nullcontext()
-    with Progress(len(inputs), program, "queries") as bar, quietly:
+    with GrowingFile(f"{output}.trace.jsonl", everything) as file:
+        programs.refuse_other(file, [query.id for query in questions.every])
+        with programs.settings(lm, adapter):
+            demonstrations = f"{output}.program.json"
+            branched.program = programs.demonstrated(
+                branched.program, demos, shown, calls.threads, demonstrations, everything
+            )
+        with Progress(len(inputs), program, "queries") as bar, quietly:
 
-        def answer(these: Mapping[str, Mapping[str, str]]) -> list[dict[str, Any]]:
-            return programs.answer_all(branched, these, lm, adapter, file, calls.threads, bar.update)
+            def answer(these: Mapping[str, Mapping[str, str]]) -> list[dict[str, Any]]:
+                return programs.answer_all(branched, these, lm, adapter, file, calls.threads, bar.update)
 
-        own = program == "conversational" and dsp.own_replies
-        records = programs.answer_in_order(questions.queries, answer) if own else answer(inputs)
+            own = program == "conversational" and dsp.own_replies
+            records = programs.answer_in_order(questions.queries, answer) if own else answer(inputs)
+        tries = [record for record in file if record["query_id"] in inputs]  # those that failed, too
 
     queries = dsp.queries + (program == "openqa" or dsp.fuse_question)
     described = description_of(opened)
@@ -87,14 +88,13 @@ def answer_with_program(
         mode = "interleave"
     elif program in ("openqa", "conversational") and queries > 1:
         mode = "comb_sum"
-    seconds = [r.get("seconds", 0.0) for r in file.records if r["query_id"] in inputs]  # of failed tries, too
     costs = [record["cost"] for record in records]
     spent = {key: sum(cost[key] for cost in costs) for key in costs[0]} if costs else {}
     info = questions.info(
         described.system,
         name or (program if opened is None else f"{program}, {described.name}, k={k}"),
         mode,
-        float(sum(seconds)),
+        float(sum(record.get("seconds", 0.0) for record in tries)),
         {**settings, "cost": spent},
     )
     readings = [reading_of(record) for record in records]

@@ -39,7 +39,7 @@ from grls.evaluation.metrics.answer_f1 import answer_scores, normalise_answer, s
 from grls.evaluation.metrics.answer_recall import contains_answer
 from grls.io.files import read_json, write_json
 from grls.io.progress import counted
-from grls.io.resumable import GrowingFile
+from grls.io.work import GrowingFile
 from grls.retrieve.fusion.retriever import interleave
 from grls.retrieve.queries import check_counts
 
@@ -628,7 +628,7 @@ def answer_all(
     query has no answer, ``ended`` is false if the length limit cut it.
     """
     check_counts(threads=threads)
-    complete = {record["query_id"] for record in file.records if "failed" not in record}
+    complete = {record["query_id"] for record in file if "failed" not in record}
     waiting = {name: fields for name, fields in inputs.items() if name not in complete}
     if decided is not None:
         decided(len(inputs) - len(waiting))
@@ -654,14 +654,14 @@ def answer_all(
             records = [future.result() for future in done if future.exception() is None]
             file.add([record for record in records if record["query_id"] not in recorded])
             raise
-    last = {record["query_id"]: record for record in file.records}
+    last = {record["query_id"]: record for record in file}
     return [last[name] for name in inputs]
 
 
 def refuse_other(file: GrowingFile, queries: Collection[str]) -> None:
     """Refuse a file that answers a query twice, or a query whose id is not among ``queries``."""
     waiting = set(queries)
-    for line, record in enumerate(file.each(), 2):
+    for line, record in enumerate(file, 2):
         name = record.get("query_id")
         if name not in waiting:
             raise DataError(

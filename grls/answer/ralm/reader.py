@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -298,8 +298,6 @@ def by_score(candidates: Candidates, scores: Sequence[np.ndarray]) -> list[list[
     ]
 
 
-_BLOCK_TOKENS = 1024
-"""Tokens of the text in a block: its strides are retrieved for and scored together."""
 _RETRIEVED = 256
 """Queries of one call of the retriever."""
 
@@ -404,19 +402,14 @@ class InContextRalm:
     def ids(self, numbers: Sequence[int]) -> tuple[str, ...]:
         return () if self.corpus is None else tuple(self.corpus.ids(numbers))
 
-    def score(self, text: Sequence[int], begin: int = 0) -> Iterator[list[ScoredStride]]:
-        """Score the strides of a text from number ``begin`` on, in blocks, so that a run can be kept."""
-        todo = strides(len(text), self.options)[begin:]
-        size = max(1, _BLOCK_TOKENS // self.options.stride)
-        for n in range(0, len(todo), size):
-            block = todo[n : n + size]
-            documents = self.documents_for(text, block)
-            stretches = [self.scorer.wanted(*pair) for pair in zip(documents, block, strict=True)]
-            values = self.scorer.log_probabilities(text, stretches)
-            scored = []
-            for stride, numbers, scores in zip(block, documents, values, strict=True):
-                scored.append(ScoredStride(*stride, self.ids(numbers), float(scores.sum()), len(scores)))
-            yield scored
+    def score(self, text: Sequence[int], block: Sequence[Stride]) -> list[ScoredStride]:
+        documents = self.documents_for(text, block)
+        stretches = [self.scorer.wanted(*pair) for pair in zip(documents, block, strict=True)]
+        values = self.scorer.log_probabilities(text, stretches)
+        return [
+            ScoredStride(*stride, self.ids(numbers), float(scores.sum()), len(scores))
+            for stride, numbers, scores in zip(block, documents, values, strict=True)
+        ]
 
     def documents_for(self, text: Sequence[int], block: Sequence[Stride]) -> list[tuple[int, ...]]:
         """The passages put before each stride, best first; none before the first stride of a text."""

@@ -21,7 +21,7 @@ from grls.answer.ralm.reader import Candidates, Chooser, Stride, by_score
 from grls.data.codec import foreign_places, reset_tokenizer
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, Option
-from grls.io.resumable import read_jsonl
+from grls.io.jsonl import read_jsonl
 from grls.models.base import once_each
 from grls.models.cross_encoder import TRAINED
 from grls.models.load.build import encoder_positions

@@ -8,11 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,11 +37,11 @@ from grls.data.codec import foreign_places, tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.filters import Numbered
 from grls.data.words import count
-from grls.errors import ConfigError, DataError, MismatchError, Option, at_least
+from grls.errors import ConfigError, DataError, Option, at_least
 from grls.io.ending import quiet
 from grls.io.files import exclusive, named_lines, read_text, refuse_unwritable, write_json
-from grls.io.progress import Progress, counted
-from grls.io.resumable import GrowingFile
+from grls.io.progress import counted
+from grls.io.work import Record, all_done
 from grls.models.load.build import Loaded
 from grls.models.load.language import end_tokens, load_language_model, model_fingerprint
 from grls.retrieve.hops.options import HopOptions
@@ -112,7 +111,7 @@ def task_of(
         **model_settings(model, loaded.model, loaded.tokenizer), **asdict(window), "rerank": rerank.by,
         "judge": rerank.judge, "judge_tokens": rerank.judge_tokens if rerank.by == "zero-shot" else None,
         "reranker": rerank.reranker, "exclude": None if exclude is None else _digest(read_text(exclude)),
-        "texts": [_digest(json.dumps(text.tokens)) for text in texts],
+        "texts": {text.name: _digest(json.dumps(text.tokens)) for text in texts},
         **retrieval_settings(retriever, opened), "corpus": None if corpus is None else corpus.fingerprint,
         "candidates": reader.chooser.candidates,
     }  # fmt: skip
@@ -178,36 +177,43 @@ def without(corpus: Corpus, file: Path) -> Numbered:
     return Numbered(np.array(numbers, dtype=np.int64))
 
 
-def measure(
-    reader: InContextRalm, texts: Sequence[TokenizedText], settings: dict[str, Any], output: str, begun: float
-) -> None:
-    """Measure all texts: a line a stride in OUTPUT.strides.jsonl, the perplexity in OUTPUT.json.
+_TOKENS = 1024
+"""Tokens of the strides that are retrieved for and scored together."""
 
-    ``begun`` is the start of the run, on the clock of ``perf_counter``.
-    """
-    due = [
-        (text.name, stride.first) for text in texts for stride in strides(len(text.tokens), reader.options)
-    ]
-    file = _opened_file(f"{output}.strides.jsonl", settings, ("text", "first"), due)
-    computed = reader.scorer.computed
-    with Progress(len(due), "ralm", "strides", file.count) as bar:
-        for text in texts:
-            done = sum(record["text"] == text.name for record in file.records)
-            for block in reader.score(text.tokens, done):
-                records: list[dict[str, Any]] = [{"text": text.name, **row._asdict()} for row in block]
-                time, total = perf_counter(), reader.scorer.computed
-                records[0] |= {"seconds": time - begun, "computed": total - computed}  # of the whole block
-                begun, computed = time, total
-                file.add(records)
-                bar.update(len(block))
-    rows = [
-        ScoredStride(r["first"], r["last"], tuple(r["passages"]), r["log_probability"], r["tokens"])
-        for r in file.records
-    ]
+Place = tuple[TokenizedText, Stride]
+
+
+def _name(place: Place) -> Record:
+    text, stride = place
+    return {"text": text.name, "first": stride.first}
+
+
+def _by_text(places: Sequence[Place]) -> Iterator[tuple[TokenizedText, list[Stride]]]:
+    """The strides of each text."""
+    for _, group in groupby(places, key=lambda place: place[0].name):
+        texts, block = zip(*group, strict=True)
+        yield texts[0], list(block)
+
+
+def measure(
+    reader: InContextRalm, texts: Sequence[TokenizedText], settings: dict[str, Any], output: str
+) -> None:
+    """Measure all texts: a line a stride in OUTPUT.strides.jsonl, the perplexity in OUTPUT.json."""
+    places = [(text, stride) for text in texts for stride in strides(len(text.tokens), reader.options)]
+
+    def scored(group: Sequence[Place], _: Callable[[int], object]) -> list[Record]:
+        return [row._asdict() for text, block in _by_text(group) for row in reader.score(text.tokens, block)]
+
+    together = max(1, _TOKENS // reader.options.stride)
+    with all_done(
+        places, scored, f"{output}.strides.jsonl", settings, _name, together, "ralm", "strides",
+        spent=lambda: {"computed": reader.scorer.computed},
+    ) as file:  # fmt: skip
+        fields = ("first", "last", "passages", "log_probability", "tokens")
+        rows = [ScoredStride(*(record[name] for name in fields)) for record in file]
+        spent = file.spent()
     measured = perplexity(rows, sum(text.words for text in texts))
-    spent = {name: sum(r.get(name, 0) for r in file.records) for name in ("seconds", "computed")}
-    result = {**measured._asdict(), **spent, "settings": settings}
-    write_json(f"{output}.json", result)
+    write_json(f"{output}.json", {**measured._asdict(), **spent, "settings": settings})
     print(
         f"perplexity {measured.token:.3f} a token, {measured.word:.2f} a word "
         f"({counted(measured.tokens, 'token')}, {counted(measured.words, 'word')}, "
@@ -218,6 +224,8 @@ def measure(
 
 _BLOCK = 64
 """Strides whose candidates are scored together."""
+_WRITTEN = 8
+"""Texts that are continued together."""
 
 
 def collect_examples(
@@ -235,60 +243,44 @@ def collect_examples(
     """
     if reader.chooser.candidates < 2:
         raise ConfigError(f"examples need candidates >= 2, got {reader.chooser.candidates}.")
+
+    def collected(group: Sequence[Place], _: Callable[[int], object]) -> list[Record]:
+        records = []
+        for text, block in _by_text(group):
+            candidates = reader.candidates_for(text.tokens, block)
+            spans = [(stride.first, stride.last) for stride in block]
+            scores = likelihoods(reader.scorer, text.tokens, block, candidates, spans)
+            prefixes = prefixes_of(reader.tokenizer, text.tokens, block, prefix_tokens)
+            for prefix, numbers, values in zip(prefixes, candidates, scores, strict=True):
+                example = RerankExample("", (), ())
+                if numbers:
+                    example = RerankExample(prefix, reader.ids(numbers), tuple(values.tolist()))
+                records.append(example._asdict())
+        return records
+
     taken = [(text, strides(len(text.tokens), reader.options)[1::every]) for text in texts]
-    due = [(text.name, stride.first) for text, some in taken for stride in some]
-    file = _opened_file(f"{output}.examples.jsonl", settings, ("text", "first"), due)
-    with Progress(len(due), "examples", "strides", file.count) as bar:
-        for text, some in taken:
-            todo = some[sum(record["text"] == text.name for record in file.records) :]
-            for n in range(0, len(todo), _BLOCK):
-                block = todo[n : n + _BLOCK]
-                candidates = reader.candidates_for(text.tokens, block)
-                spans = [(stride.first, stride.last) for stride in block]
-                scores = likelihoods(reader.scorer, text.tokens, block, candidates, spans)
-                prefixes = prefixes_of(reader.tokenizer, text.tokens, block, prefix_tokens)
-                records = []
-                columns = block, prefixes, candidates, scores
-                for stride, prefix, numbers, values in zip(*columns, strict=True):
-                    example = RerankExample("", (), ())
-                    if numbers:
-                        example = RerankExample(prefix, reader.ids(numbers), tuple(values.tolist()))
-                    records.append({"text": text.name, "first": stride.first, **example._asdict()})
-                file.add(records)
-                bar.update(len(block))
-    usable = sum(bool(record["passages"]) for record in file.records)
-    print(f"{counted(usable, 'example')} in {output}.examples.jsonl")
+    places = [(text, stride) for text, some in taken for stride in some]
+    path = f"{output}.examples.jsonl"
+    with all_done(places, collected, path, settings, _name, _BLOCK, "examples", "strides") as file:
+        usable = sum(bool(record["passages"]) for record in file)
+    print(f"{counted(usable, 'example')} in {path}")
 
 
 def write_on(
     reader: InContextRalm, texts: Sequence[TokenizedText], settings: dict[str, Any], output: str, tokens: int
 ) -> None:
     """Continue each text by so many tokens, a line a text in OUTPUT.texts.jsonl."""
-    file = _opened_file(f"{output}.texts.jsonl", settings, ("name",), [(text.name,) for text in texts])
-    done = {record["name"] for record in file.records}
-    waiting: Iterator[TokenizedText] = (text for text in texts if text.name not in done)
-    with Progress(len(texts), "write", "texts", len(done)) as bar:
-        while batch := list(islice(waiting, 8)):
-            written = continue_texts(reader, [text.tokens for text in batch], tokens)
-            file.add([{"name": a.name, **b._asdict()} for a, b in zip(batch, written, strict=True)])
-            bar.update(len(batch))
-    for record in file.records[:3]:
-        print(f"{record['name']}: … {record['text']}\n")
 
+    def written(group: Sequence[TokenizedText], _: Callable[[int], object]) -> list[Record]:
+        continued = continue_texts(reader, [text.tokens for text in group], tokens)
+        return [continuation._asdict() for continuation in continued]
 
-def _opened_file(
-    path: str, settings: dict[str, Any], fields: Sequence[str], due: Sequence[tuple[Any, ...]]
-) -> GrowingFile:
-    """The file of a run's records, whose values of ``fields`` (the text's name first) must be ``due``."""
-    file = GrowingFile(path, settings)
-    unknown = {record.get(fields[0]) for record in file.records} - {name for name, *_ in due}
-    if unknown:
-        raise MismatchError(
-            f"{path} holds records of {min(map(str, unknown))!r}, which is no text of this run; give another "
-            "output, or give the text its old name."
-        )
-    file.refuse_other(fields, due)
-    return file
+    path = f"{output}.texts.jsonl"
+    with all_done(
+        texts, written, path, settings, lambda text: {"name": text.name}, _WRITTEN, "write", "texts"
+    ) as file:
+        for record in islice(file, 3):
+            print(f"{record['name']}: … {record['text']}\n")
 
 
 class RalmContinuation(NamedTuple):

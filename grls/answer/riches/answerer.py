@@ -14,7 +14,6 @@ from functools import partial
 from html import escape
 from itertools import islice
 from pathlib import Path
-from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -23,8 +22,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from grls.answer.prompts import ANSWER
 from grls.answer.riches.keys import SHARED, Keys, build_keys, letters
 from grls.answer.riches.options import USUAL_PROMPT, KeyOptions, PromptOptions
-from grls.answer.riches.prompts import common, prompted, split_answer
-from grls.answer.writer import SHOWN, Questions, model_settings, room_of, too_long
+from grls.answer.riches.prompts import prompted, split_answer
+from grls.answer.writer import SHOWN, Questions, common, model_settings, room_of, too_long
 from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Query
@@ -37,8 +36,8 @@ from grls.evaluation.answers import ENDING, read_answers, score_answers, summary
 from grls.io.files import atomic_file, exclusive, sha256
 from grls.io.html import framed
 from grls.io.option_errors import visible
-from grls.io.progress import Progress, counted
-from grls.io.resumable import GrowingFile, Record
+from grls.io.progress import counted
+from grls.io.work import GrowingFile, Record, all_done
 from grls.models.causal.slots import plant_causal
 from grls.models.load.language import end_tokens, load_language_model
 from grls.models.load.opening import refuse_larger_tokenizer
@@ -312,50 +311,47 @@ def run_riches(
         "max_key_tokens": search.max_key_tokens, **options,
     }  # fmt: skip
 
-    file = GrowingFile(f"{output}.written.jsonl", settings, lambda record: "seconds" in record, keep=False)
-    file.refuse_other(("query_id",), ((query.id,) for query in questions.every))
-    size = _PORTION * search.batch_size
-    with Progress(len(queries), "riches", "queries", file.count) as bar:
-        for first in range(file.count, len(queries), size):
-            batch = queries[first : first + size]
-            begun = perf_counter()
-            answers = program.answer(batch, bar.update)
-            records = [record_of(*pair) for pair in zip(batch, answers, strict=True)]
-            records[-1]["seconds"] = perf_counter() - begun
-            file.add(records)
+    def answered(batch: Sequence[Query], report: Callable[[int], object]) -> list[Record]:
+        return [record_of(*pair) for pair in zip(batch, program.answer(batch, report), strict=True)]
 
-    for query, written in islice(zip(queries, outputs(file, queries), strict=True), SHOWN):
-        print(terminal(query, written, prompt.markers, sys.stdout.isatty()) + "\n")
-    lines = (record_of(*pair) for pair in zip(queries, outputs(file, queries), strict=True))
-    write_answers(f"{output}{ENDING}", lines)
-    with atomic_file(f"{output}.html") as stream:
-        page = quotes_page(name or "RICHES", queries, outputs(file, queries), corpus, prompt.markers)
-        stream.writelines(page)
+    with all_done(
+        queries, answered, f"{output}.written.jsonl", settings, lambda query: {"query_id": query.id},
+        _PORTION * search.batch_size, "riches", "queries", questions.every, dict,
+    ) as file:  # fmt: skip
+        for query, written in islice(zip(queries, outputs(file, queries), strict=True), SHOWN):
+            print(terminal(query, written, prompt.markers, sys.stdout.isatty()) + "\n")
+        lines = (record_of(*pair) for pair in zip(queries, outputs(file, queries), strict=True))
+        write_answers(f"{output}{ENDING}", lines)
+        with atomic_file(f"{output}.html") as stream:
+            page = quotes_page(name or "RICHES", queries, outputs(file, queries), corpus, prompt.markers)
+            stream.writelines(page)
 
-    seconds = sum(record.get("seconds", 0.0) for record in file.each())
-    mode = options.pop("mode")
-    # No limit of passages: as many quotes as were written, nothing was cut off.
-    recorded = {"model": Path(model).name, **options, "k": None}
-    title = name or f"RICHES, {keys.kind}, {search.beam}"
-    info = questions.info("generator", title, mode, seconds, recorded)
+        seconds = file.spent()["seconds"]
+        mode = options.pop("mode")
+        # No limit of passages: as many quotes as were written, nothing was cut off.
+        recorded = {"model": Path(model).name, **options, "k": None}
+        title = name or f"RICHES, {keys.kind}, {search.beam}"
+        info = questions.info("generator", title, mode, seconds, recorded)
 
-    def retrieved(query_id: str, record: Record) -> Retrieved:
-        return Retrieved.ranked(query_id, written_of(record).ranking())
+        def retrieved(query_id: str, record: Record) -> Retrieved:
+            return Retrieved.ranked(query_id, written_of(record).ranking())
 
-    print(save_retrieved(output, queries, corpus, KeptResults(file, queries, retrieved), info))
-    scores = score_answers(read_answers(f"{output}{ENDING}", texts=False), queries, questions.qrels, corpus)
-    print(summary(scores, seconds))
-    quotes = (quote for written in outputs(file, queries) for quote in written.quotes)
-    several = sum(quote.held > len(quote.keys) for quote in quotes)
-    if file.count <= len(queries):  # else a run over more queries may resume from it
-        file.remove()
-    if several:
-        count = counted(several, "quote is", "quotes are")
-        print(f"{count} held by more keys than {Option('search.max_keys')!s} allows to name")
+        print(save_retrieved(output, queries, corpus, KeptResults(file, queries, retrieved), info))
+        scores = score_answers(
+            read_answers(f"{output}{ENDING}", texts=False), queries, questions.qrels, corpus
+        )
+        print(summary(scores, seconds))
+        quotes = (quote for written in outputs(file, queries) for quote in written.quotes)
+        several = sum(quote.held > len(quote.keys) for quote in quotes)
+        if file.count <= len(queries):  # else a run over more queries may resume from it
+            file.remove()
+        if several:
+            count = counted(several, "quote is", "quotes are")
+            print(f"{count} held by more keys than {Option('search.max_keys')!s} allows to name")
 
 
 def outputs(file: GrowingFile, queries: Sequence[Query]) -> Iterator[Written]:
-    return map(written_of, islice(file.each(), len(queries)))
+    return map(written_of, islice(file, len(queries)))
 
 
 def written_of(record: dict[str, Any]) -> Written:

@@ -34,7 +34,7 @@ from grls.index.keys import KeyIndex, PrefixKeys
 from grls.index.rows import MAX_LENGTH, Array, Ints
 from grls.index.substring import SubstringIndex
 from grls.io.files import atomic_folder, read_json, refuse_unusable, sha256, write_json
-from grls.io.resumable import read_jsonl
+from grls.io.jsonl import read_jsonl
 
 log = logging.getLogger(__name__)
 

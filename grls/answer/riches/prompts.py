@@ -6,7 +6,7 @@ neither task nor examples: its prompt is the question.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from grls.answer.dialogue import Dialogue, few_shot
@@ -100,13 +100,6 @@ def prompted(
     rows = few_shot(tokenizer, task if examples else "", solved, dialogues, prompt.chat)
     end = tokenizer.eos_token_id
     return [row[:-1] if causal and row[-1] == end else row for row in rows]
-
-
-def common(rows: Sequence[Sequence[int]]) -> int:
-    """Length of the prefix that all rows share, at most one less than the shortest row."""
-    shortest = min(len(row) for row in rows)
-    same: Iterator[int] = (n for n in range(shortest - 1) if any(row[n] != rows[0][n] for row in rows))
-    return next(same, shortest - 1)
 
 
 def split_answer(text: str) -> tuple[str, str, str] | None:

@@ -32,7 +32,7 @@ from grls.data.inputs.tables import (
 )
 from grls.data.types import Passage, Query
 from grls.errors import DataError
-from grls.io.resumable import refuse_half_characters
+from grls.io.jsonl import refuse_half_characters
 
 
 def entries_of(value: Any, form: EntryForm) -> list[InputEntry]:

@@ -22,8 +22,8 @@ from grls.data.evidence import excerpt
 from grls.data.types import Passage, Query
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, DataError, Option
+from grls.io.jsonl import read_jsonl, string_of
 from grls.io.progress import counted
-from grls.io.resumable import read_jsonl, string_of
 from grls.models.biencoder import DONE_PASSAGE
 from grls.models.text_encoder import passage_text
 from grls.retrieve.base import ranking_fingerprint

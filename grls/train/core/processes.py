@@ -34,7 +34,7 @@ from torch.distributed.tensor import DTensor
 
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.files import atomic_folder, read_json, sha256, write_json
-from grls.io.resumable import alone_in
+from grls.io.work import alone_in
 
 T = TypeVar("T")
 

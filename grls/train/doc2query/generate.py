@@ -10,22 +10,12 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from grls.answer.writer import Sampling, TextWriter, too_long
-from grls.cluster.options import Workers
-from grls.cluster.plan import (
-    Shard,
-    ShardPlan,
-    Work,
-    held_shards,
-    refuse_other_reading,
-    seen_elsewhere,
-)
-from grls.cluster.work import done_by_workers
+from grls.answer.writer import Sampling, TextWriter
 from grls.data.codec import controls, tokenizer_fingerprint, wrapping
 from grls.data.corpus import Corpus
 from grls.data.spelling import encoded_texts
@@ -34,7 +24,7 @@ from grls.data.words import plain_words
 from grls.errors import ConfigError, DataError, at_least
 from grls.io.files import read_json
 from grls.io.progress import Progress
-from grls.io.resumable import GrowingFile
+from grls.io.work import Record
 from grls.models.load.base_models import find_writer
 from grls.models.load.language import load_language_model, model_fingerprint
 from grls.models.option_names import Numbers
@@ -139,15 +129,17 @@ class Task(NamedTuple):
     draw: int
 
 
+PORTION = 16
+"""Batches of queries that are written together: in them, like lengths share a batch."""
+
+
 class QueryWriter(NamedTuple):
     writer: TextWriter
     prompt: QueryPrompt
     corpus: Corpus
     drawing: Drawing
 
-    def write(
-        self, batch: Sequence[Task], decided: Callable[[int], object] | None = None
-    ) -> list[dict[str, Any]]:
+    def write(self, batch: Sequence[Task], decided: Callable[[int], object] | None = None) -> list[Record]:
         """A record of each task: ``passage`` (its id), ``draw``, ``text``, ``ended`` (not cut off).
 
         A passage that is too long for the model has no text; its record has the reason under ``failed``.
@@ -155,129 +147,49 @@ class QueryWriter(NamedTuple):
         passages = self.corpus.passages([task.passage for task in batch])
         prompts = [self.prompt.source([row]) for row in self.prompt.passages(passages)]
         inputs = [f"the passage {passage.id!r}" for passage in passages]
-        room, new = self.writer.room, self.writer.max_new_tokens
-        failed = too_long(inputs, prompts, room, new, lambda: self.prompt.source([]), decided)
-        rows = [row for row in range(len(batch)) if row not in failed]
         draws = []
-        for row in rows:
-            key = repr((self.drawing.seed, passages[row].id, batch[row].draw)).encode()
+        for passage, task in zip(passages, batch, strict=True):
+            key = repr((self.drawing.seed, passage.id, task.draw)).encode()
             seed = int.from_bytes(hashlib.sha256(key).digest()[:7], "big")
             draws.append(Sampling(self.drawing.temperature, seed, self.drawing.top_p))
-        texts = iter(self.writer.write([prompts[row] for row in rows], decided, draws))
+        least = partial(self.prompt.source, [])
+        written = self.writer.write_each(inputs, prompts, least, decided, draws)
         records = []
-        for row, (passage, task) in enumerate(zip(passages, batch, strict=True)):
-            record: dict[str, Any] = {"passage": passage.id, "draw": task.draw, "text": "", "ended": False}
-            if row in failed:
-                record["failed"] = failed[row]
+        for task, result in zip(batch, written, strict=True):
+            if isinstance(result, str):
+                told: Record = {"text": "", "ended": False, "failed": result}
             else:
-                written = next(texts)
-                record |= {"text": " ".join(written.text.split()), "ended": written.ended}
-            records.append(record)
+                told = {"text": " ".join(result.text.split()), "ended": result.ended}
+            records.append(self.name(task) | told)
         return records
 
-
-# A query is drawn with its own seed, and a portion of queries is padded in the same batches wherever it is
-# written. So workers write the bytes that one process writes, where their machines round alike.
-
-
-PORTION = 16
-"""Batches that are written before the file grows; within them, like lengths go together."""
-SHARD = 4096
-"""Queries of a shard, unless an option says otherwise."""
-_WRITTEN = "written.jsonl"
+    def name(self, task: Task) -> Record:
+        return {"passage": self.corpus.ids([task.passage])[0], "draw": task.draw}
 
 
-class OpenedQueries(NamedTuple):
-    """A run's query generator, corpus and tasks, of which ``portion`` are written together.
+def open_queries(
+    data: str, model: str, draw: Drawing, limit: int | None, batch_size: int, device: str, precision: Numbers
+) -> tuple[list[Task], QueryWriter, dict[str, Any]]:  # fmt: skip
+    """The queries to write, their writer, and what they depend on.
 
-    ``origin``: the fingerprints and options that the queries depend on.
+    The arguments are the options of ``grls prepare pseudo-queries``.
     """
-
-    corpus: Corpus
-    tasks: list[Task]
-    writer: QueryWriter
-    origin: dict[str, Any]
-    portion: int
-
-    def write(self, first: int, end: int, file: GrowingFile, report: Callable[[int], object] | None) -> None:
-        for start in range(first, end, self.portion):
-            file.add(self.writer.write(self.tasks[start : min(start + self.portion, end)], report))
-
-
-@dataclass(frozen=True)
-class QueryWork:
-    """The options of `grls prepare pseudo-queries` that the queries depend on, by their names."""
-
-    data: str
-    model: str
-    draw: Drawing
-    limit: int | None
-    batch_size: int
-    device: str
-    precision: Numbers
-
-    def opened(self) -> OpenedQueries:
-        corpus = Corpus.read(self.data)
-        form = QueryForm.read(self.model)
-        numbers: Sequence[int] = range(len(corpus))
-        if self.limit is not None and self.limit < len(corpus):
-            numbers = sorted(random.Random(self.draw.seed).sample(numbers, self.limit))
-        tasks = [Task(number, draw) for number in numbers for draw in range(self.draw.queries)]
-        loaded, tokenizer = load_language_model(self.model, self.device, self.precision)
-        prompt = QueryPrompt(tokenizer, not loaded.config.is_encoder_decoder, form)
-        origin = {
-            "weights": model_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
-            "form": form._asdict(), "corpus": corpus.fingerprint, "limit": self.limit, **asdict(self.draw),
-        }  # fmt: skip
-        if self.precision != "float32":
-            origin["precision"] = self.precision
-        texts = TextWriter(loaded, tokenizer, form.query_tokens + 1, self.batch_size)
-        writer = QueryWriter(texts, prompt, corpus, self.draw)
-        return OpenedQueries(corpus, tasks, writer, origin, self.batch_size * PORTION)
-
-    def elsewhere(self) -> QueryWork:
-        """The same with absolute paths: a worker runs in another folder."""
-        return replace(self, data=seen_elsewhere(self.data), model=seen_elsewhere(self.model))
-
-
-def query_shards(work: QueryWork, origin: dict[str, Any], first: int) -> Work:
-    """What writes queries on a worker, which must read the query generator and corpus of ``origin``.
-
-    ``first`` is the query that is item 0 of the shards.
-    """
-    opened = work.opened()
-    sources = dict.fromkeys(("weights", "tokenizer", "form"), (work.model, "query generator"))
-    sources["corpus"] = work.data, "corpus"
-    refuse_other_reading(opened.origin, origin, sources)
-
-    def write_shard(shard: Shard, folder: Path) -> dict[str, Any]:
-        file = GrowingFile(folder / _WRITTEN, {}, keep=False)
-        opened.write(first + shard.first, first + shard.end, file, None)
-        file.close()
-        return {}
-
-    return write_shard
-
-
-def write_by_workers(
-    opened: OpenedQueries, work: QueryWork, file: GrowingFile, workers: Workers, output: str
-) -> None:
-    """Let workers write the queries that a file lacks, and add them in order.
-
-    The file holds the first queries of the run; the shards stand beside ``output``.
-    """
-    settings = {"what": "pseudo-queries", "batch_size": work.batch_size, **opened.origin}
-    size = workers.options.shard or SHARD
-    with held_shards(output) as folder:
-        plan = ShardPlan.of_rest(folder, settings, len(opened.tasks), file.count, size, opened.portion)
-        if file.count < len(opened.tasks):
-            first = plan.settings["first"]
-            maker = partial(query_shards, work.elsewhere(), opened.origin, first)
-            for share in done_by_workers(plan, maker, workers, "pseudo-queries", "queries"):
-                written = GrowingFile(share.folder / _WRITTEN, {})
-                known = max(file.count - first - share.shard.first, 0)
-                file.add(written.records[known:])
-                written.close()
+    corpus = Corpus.read(data)
+    form = QueryForm.read(model)
+    numbers: Sequence[int] = range(len(corpus))
+    if limit is not None and limit < len(corpus):
+        numbers = sorted(random.Random(draw.seed).sample(numbers, limit))
+    tasks = [Task(number, number_of_draw) for number in numbers for number_of_draw in range(draw.queries)]
+    loaded, tokenizer = load_language_model(model, device, precision)
+    prompt = QueryPrompt(tokenizer, not loaded.config.is_encoder_decoder, form)
+    origin = {
+        "weights": model_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
+        "form": form._asdict(), "corpus": corpus.fingerprint, "limit": limit, **asdict(draw),
+    }  # fmt: skip
+    if precision != "float32":
+        origin["precision"] = precision
+    texts = TextWriter(loaded, tokenizer, form.query_tokens + 1, batch_size)
+    return tasks, QueryWriter(texts, prompt, corpus, draw), origin
 
 
 EMPTY = "empty"

@@ -31,7 +31,7 @@ from grls.answer.dsp.programs import (
     settings,
 )
 from grls.errors import ConfigError
-from grls.io.resumable import GrowingFile
+from grls.io.work import GrowingFile
 
 
 @pytest.fixture(scope="module")

@@ -79,6 +79,10 @@ def window_start(made: InContextRalm, before: int, stride: Stride) -> int:
     return next(n for n in fitting if before + stride.last - n <= made.options.window)
 
 
+def scored(made: InContextRalm, text: list[int]) -> list[ScoredStride]:
+    return made.score(text, strides(len(text), made.options))
+
+
 def test_strides_of_a_text() -> None:
     options = WindowOptions(stride=4, documents=1, document_tokens=8, window=20, cut=2)
     found = strides(21, options)
@@ -93,7 +97,7 @@ def test_strides_of_a_text() -> None:
 def test_scores_are_those_of_the_plain_loop(documents: int, stride: int, cut: int) -> None:
     made = reader(documents=documents, stride=stride, cut=cut)
     text = made.tokens(TEXT)[:120]
-    found = [row for block in made.score(text) for row in block]
+    found = scored(made, text)
     expected = strides(len(text), made.options)
     assert [(row.first, row.last) for row in found] == [(s.first, s.last) for s in expected]
     assert sum(row.tokens for row in found) == len(text) - 1
@@ -122,10 +126,10 @@ def test_a_text_alone_is_scored_as_its_tokenizer_gives_it() -> None:
     assert whole[0, 0] == BEGUN.bos_token_id == 300
     with torch.inference_mode():
         loss = float(BEGUN_MODEL(whole, labels=whole).loss)
-    rows = [row for block in made.score(text) for row in block]
+    rows = scored(made, text)
     assert sum(row.tokens for row in rows) == 80
     assert -sum(row.log_probability for row in rows) / 80 == pytest.approx(loss, abs=1e-4)
-    without = [row for block in reader(begun=True, documents=0, bos=False).score(text) for row in block]
+    without = scored(reader(begun=True, documents=0, bos=False), text)
     assert sum(row.tokens for row in without) == 79
     assert without[0].log_probability == pytest.approx(plain([], [], text[:4], BEGUN_MODEL), abs=1e-4)
 
@@ -137,7 +141,7 @@ def test_every_window_begins_with_the_tokenizers_token_and_counts_it() -> None:
     hook = BEGUN_MODEL.register_forward_pre_hook(
         lambda _, __, named: seen.append(named["input_ids"]), with_kwargs=True
     )
-    rows = [row for block in made.score(text) for row in block]
+    rows = scored(made, text)
     hook.remove()
     assert {int(row[0]) for batch in seen for row in batch} == {300}
     assert max(int((row != 0).sum()) for batch in seen for row in batch) == 63  # the last token is no input
@@ -191,8 +195,8 @@ def test_zero_shot_takes_the_document_under_which_the_prefix_ends_best() -> None
 def test_the_oracle_is_never_worse() -> None:
     text = reader().tokens(TEXT)[:150]
     with_oracle = reader(lambda scorer: Oracle(scorer, 4), stride=4)
-    found = [row for block in with_oracle.score(text) for row in block]
-    retrieved = [row for block in reader(stride=4).score(text) for row in block]
+    found = scored(with_oracle, text)
+    retrieved = scored(reader(stride=4), text)
     assert all(a.log_probability >= b.log_probability - 1e-5 for a, b in zip(found, retrieved, strict=True))
     assert sum(a.passages != b.passages for a, b in zip(found, retrieved, strict=True)) > 5
 

@@ -267,7 +267,7 @@ def test_another_model_judge_or_text_under_the_same_name_does_not_go_on(
     texts = ("--text", str(tmp_path / "texts"))
     assert main(options(folder, "renamed", *texts)) == 0
     (tmp_path / "texts" / "a.txt").rename(tmp_path / "texts" / "b.txt")
-    assert "holds records of 'a.txt'" in fails(capsys, *options(folder, "renamed", *texts))
+    assert "other settings (texts)" in fails(capsys, *options(folder, "renamed", *texts))
     (tmp_path / "texts" / "c.txt").write_text("")
     assert "c.txt: the text is empty" in fails(capsys, *options(folder, "empty", *texts))
 

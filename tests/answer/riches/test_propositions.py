@@ -1,12 +1,12 @@
-"""Propositions: written by small random models, read off outputs; their file, and the command."""
+"""Propositions: written by small random models, read off outputs; the command."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from failing import raises
 from llama_small import writing_model
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
 
@@ -14,16 +14,15 @@ from grls.answer.riches.keys import build_keys
 from grls.answer.riches.options import KeyOptions
 from grls.answer.riches.propositions import (
     _EXAMPLES,
-    PropositionFile,
     Propositionizer,
     PropositionPrompt,
-    Propositions,
     parse_propositions,
 )
+from grls.answer.writer import Continuation, TextWriter
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
-from grls.errors import ConfigError, DataError, MismatchError, WriteError
+from grls.errors import ConfigError
 from grls.models.load.build import train_tokenizer
 
 PASSAGES = [
@@ -63,59 +62,73 @@ def seq2seq(tokenizer: Any) -> Any:
     return T5ForConditionalGeneration(config).eval()
 
 
-def outputs(writer: Propositionizer, passages: list[Passage]) -> list[tuple[str, bool]]:
-    rows = [writer._without_end(row) for row in writer.prompt.inputs(writer.tokenizer, passages)]
-    return list(writer._generate(rows))
+CORPUS = Corpus.from_passages(PASSAGES)
+
+
+def writer(
+    model: Any, tokenizer: Any, prompt: PropositionPrompt | None = None, length: int = 256, **more: Any
+) -> Propositionizer:
+    prompt = prompt or PropositionPrompt(examples=not model.config.is_encoder_decoder)
+    texts = TextWriter(model, tokenizer, length, 8, prompt.stops, prompt.repeats, prompt.head(tokenizer))
+    return Propositionizer(texts, prompt, CORPUS, **more)
 
 
 @pytest.mark.parametrize("kind", [causal, seq2seq])
 def test_a_batch_writes_what_each_writes_alone(tokenizer: Any, kind: Any) -> None:
-    writer = Propositionizer(kind(tokenizer), tokenizer, max_new_tokens=12)
-    some = [PASSAGES[0], PASSAGES[1], PASSAGES[3]]
-    together = outputs(writer, some)
-    assert len({text for text, _ in together}) > 1
-    for passage, (text, _) in zip(some, together, strict=True):
-        row = writer._without_end(writer.prompt.inputs(tokenizer, [passage])[0])
-        start = 0 if writer.encoder_decoder else len(row)
-        alone = writer.model.generate(
-            input_ids=torch.tensor([row]), attention_mask=torch.ones(1, len(row), dtype=torch.long),
+    made = writer(kind(tokenizer), tokenizer, length=12)
+    rows = made.prompt.inputs(tokenizer, [PASSAGES[0], PASSAGES[1], PASSAGES[3]])
+    together = made.writer.write(rows)
+    assert (made.writer._cache is None) == (kind is seq2seq)
+    assert len({one.text for one in together}) > 1
+    for row, one in zip(rows, together, strict=True):
+        encoder = made.writer.model.config.is_encoder_decoder
+        read = row if encoder or row[-1] != tokenizer.eos_token_id else row[:-1]
+        alone = made.writer.model.generate(
+            input_ids=torch.tensor([read]), attention_mask=torch.ones(1, len(read), dtype=torch.long),
             do_sample=False, max_new_tokens=12,
         )  # fmt: skip
-        written = tokenizer.decode(alone[0, start:], skip_special_tokens=True)
-        assert text == writer.prompt.lead + written
+        written = tokenizer.decode(alone[0, 0 if encoder else len(read) :], skip_special_tokens=True)
+        assert one.text == written.strip()
 
 
 def test_nothing_usable_gives_sentences_or_nothing(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = Propositionizer(causal(tokenizer), tokenizer)
-    output = "- Mill:\n- The mill burned in 1999.", True
-    monkeypatch.setattr(writer, "_generate", lambda rows: [output] * len(rows))
+    made = writer(causal(tokenizer), tokenizer)
+    output = Continuation("Mill:\n- The mill burned in 1999.", 9, True)
+    monkeypatch.setattr(TextWriter, "write", lambda self, rows, *_: [output] * len(rows))
     dropped = {"other": 1, "invented": 1}
-    first, _, empty, last = writer.write(PASSAGES)
-    assert first == ("a", ("The mill was built in 1820.", "It burned down."), "sentences", dropped)
-    assert empty == ("c", (), "sentences", {})
-    assert last.texts == ("Who knows?",)
-    writer.fallback = False
-    assert writer.write(PASSAGES[:1])[0] == ("a", (), "model", dropped)
+    first, _, empty, last = made.write(range(4))
+    texts = ["The mill was built in 1820.", "It burned down."]
+    assert first == {"passage": "a", "texts": texts, "by": "sentences", "dropped": dropped}
+    assert empty == {"passage": "c", "texts": [], "by": "sentences", "dropped": {}}
+    assert last["texts"] == ["Who knows?"]
+    nothing = {"passage": "a", "texts": [], "by": "model", "dropped": dropped}
+    assert made._replace(fallback=False).write([0]) == [nothing]
+
+
+def test_a_model_that_repeats_a_line_is_stopped() -> None:
+    prompt = PropositionPrompt()
+    assert not prompt.repeats("The mill burned.\n- The mill burned.")
+    assert prompt.repeats("The mill burned.\n- The mill burned.\n")
+    assert prompt.repeats("It was.\n- The mill burned.\n\n- The mill burned.\n- so")
+    assert not prompt.repeats("The mill burned.\n- It was.\n")
 
 
 def test_a_passage_too_long_for_the_model_is_not_read(tokenizer: Any) -> None:
     model = causal(tokenizer)
-    head = len(Propositionizer(model, tokenizer)._head)
+    head = len(PropositionPrompt().head(tokenizer))
     model.config.max_position_embeddings = head + 24
-    writer = Propositionizer(model, tokenizer, max_new_tokens=4)
-    short, long = writer.write([Passage("s", "Rain fell."), PASSAGES[1]])
-    assert "unread" not in short.dropped
-    assert (long.by, long.dropped) == ("sentences", {"unread": 1})
+    short, long = writer(model, tokenizer, length=4).write([3, 1])
+    assert "unread" not in short["dropped"]
+    assert (long["by"], long["dropped"]) == ("sentences", {"unread": 1})
     with pytest.raises(ConfigError, match=r"prompt takes \d+ tokens.*max_new_tokens"):
-        Propositionizer(model, tokenizer, max_new_tokens=24)
+        writer(model, tokenizer, length=24).write([1])
 
 
 def test_options_that_cannot_work_are_refused(tokenizer: Any) -> None:
-    raises(ConfigError, "at least 1", Propositionizer, causal(tokenizer), tokenizer, longest=0)
     with pytest.raises(ConfigError, match=r"needs \{text\}"):
-        Propositionizer(causal(tokenizer), tokenizer, PropositionPrompt(template="{title}"))
+        writer(causal(tokenizer), tokenizer, PropositionPrompt(template="{title}"))
     with pytest.raises(ConfigError, match="no chat template"):
-        Propositionizer(causal(tokenizer), tokenizer, PropositionPrompt(chat=True))
+        writer(causal(tokenizer), tokenizer, PropositionPrompt(chat=True))
 
 
 def test_how_a_passage_is_told(tokenizer: Any) -> None:
@@ -169,71 +182,8 @@ def test_what_the_length_limit_cut_is_left_out() -> None:
     assert parse_propositions('["The mill burned.", "It \\q"', True, MILL) == (("The mill burned.",), {})
 
 
-ORIGIN = {"weights": "w", "limit": None, "longest": 300}
-FOUND = [
-    Propositions("a", ("The mill burned.", "The mill — stood."), "model", {"twice": 2}),
-    Propositions("b", (), "model", {"unread": 1}), Propositions("c", ("It burned.",), "sentences", {}),
-]  # fmt: skip
-
-
-def written(file: Path) -> bytes:
-    grown = PropositionFile(file, ORIGIN)
-    grown.append(FOUND[:2])
-    grown.append(FOUND[2:])
-    return file.read_bytes()
-
-
-def test_every_cut_is_taken_up_to_the_same_file(tmp_path: Path) -> None:
-    whole = written(tmp_path / "whole.jsonl")
-    file = tmp_path / "cut.jsonl"
-    PropositionFile(file, ORIGIN)
-    for length in range(len(whole) + 1):
-        file.write_bytes(whole[:length])
-        again = PropositionFile(file, ORIGIN)
-        assert whole.startswith(file.read_bytes())
-        again.append(FOUND[:2])
-        again.append(FOUND)
-        assert file.read_bytes() == whole, length
-
-
-def test_a_file_is_counted(tmp_path: Path) -> None:
-    written(tmp_path / "p.jsonl")
-    file = PropositionFile(tmp_path / "p.jsonl", ORIGIN)
-    assert file.passages == {"a", "b", "c"}
-    assert (file.propositions, file.sentences, file.none) == (3, 1, 1)
-    assert file.dropped == {"twice": 2, "unread": 1}
-
-
-def test_a_file_of_another_origin_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "p.jsonl"
-    whole = written(file)
-    with pytest.raises(MismatchError, match=r"other settings \(longest: 300, now 20\).*another output"):
-        PropositionFile(file, ORIGIN | {"longest": 20})
-    assert file.read_bytes() == whole
-    manifest = tmp_path / "p.jsonl.manifest.json"
-    manifest.write_text('{"format": 7}')
-    raises(DataError, "format 1", PropositionFile, file, ORIGIN)
-    manifest.unlink()
-    raises(DataError, "no manifest", PropositionFile, file, ORIGIN)
-    with pytest.raises(WriteError):
-        PropositionFile("/proc/nowhere/p.jsonl", ORIGIN)
-
-
-@pytest.mark.parametrize("damage", ["gap", "json", "twice", "other", "dropped"])
-def test_a_damaged_line_is_named(tmp_path: Path, damage: str) -> None:
-    file = tmp_path / "p.jsonl"
-    written(file)
-    lines = file.read_text("utf-8").splitlines(keepends=True)
-    changed = {
-        "gap": lines[1:],
-        "json": ["{\n", *lines],
-        "twice": [*lines, *lines[:2]],
-        "other": [lines[0], lines[3], *lines],
-        "dropped": [lines[0].replace('"dropped"', '"lost"'), *lines[1:]],
-    }[damage]
-    file.write_text("".join(changed), "utf-8")
-    line = {"twice": 5, "other": 2}.get(damage, 1)
-    raises(DataError, rf"p\.jsonl, line {line}: expected the next proposition", PropositionFile, file, ORIGIN)
+def test_half_of_a_surrogate_pair_is_replaced() -> None:
+    assert parse_propositions('["It \\ud800 burned."]', True, MILL) == (("It ? burned.",), {})
 
 
 MILL_TEXTS = [f"The mill {'of rain ' * n}burned. It stood in 18{n}0." for n in range(5)]
@@ -267,36 +217,42 @@ def test_the_command_writes_keys(place: Path, tmp_path: Path, capsys: pytest.Cap
     tokenizer = AutoTokenizer.from_pretrained(place / "model")
     keys = build_keys(Corpus.read(place / "data"), tokenizer, KeyOptions("proposition", False, str(output)))
     assert {p for some in keys.passages for p in some} == {0, 1, 2, 3, 4}
+    whole = output.read_bytes()
+    growing = Path(f"{output}.written.jsonl")
+    lines = growing.read_bytes().splitlines(keepends=True)
+    growing.write_bytes(b"".join(lines[:4]) + lines[4][:9])  # of a run that was killed
+    output.unlink()
+    assert run(place, output) == 0
+    assert "2 passages in this run" in capsys.readouterr().out
+    assert output.read_bytes() == whole
     assert run(place, output) == 0
     assert "in this run" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("wrong", "message"), [
-    (["--max_new_tokens", "9"], "other settings (max_new_tokens: 8, now 9)"),
+    (["--max_new_tokens", "9"], "other settings (max_new_tokens)"),
     (["--limit", "3"], "settings (limit"),
     (["--template", "{text} ."], "settings (prompt"),
     (["--fallback", "false"], "settings (fallback"),
     (["--model", "other"], "settings (weights"),
     (["--data", "data2"], "settings (corpus"),
     (["--limit", "0"], "--limit must be"),
+    (["--longest", "0"], "--longest must be"),
 ])  # fmt: skip
 def test_other_options_are_refused(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: list[str], message: str
 ) -> None:
     output = tmp_path / "p.jsonl"
-    PropositionFile(output, _origin(place))
+    for file in _first(place):
+        shutil.copy(file, tmp_path / file.name.replace("first", "p"))
     Corpus.from_passages(MILLS[:4]).write(place / "data2" / "corpus.jsonl")
     given = [str(place / option) if option in ("other", "data2") else option for option in wrong]
     assert run(place, output, *given) == 1
     assert message in capsys.readouterr().err
 
 
-def _origin(place: Path) -> dict[str, Any]:
-    """What the command notes of a run with the options above."""
-    first = place / "first.jsonl"
-    manifest = place / "first.jsonl.manifest.json"
-    if not manifest.is_file():
-        assert run(place, first) == 0
-    noted = json.loads(manifest.read_text())
-    noted.pop("format")
-    return dict(noted)
+def _first(place: Path) -> list[Path]:
+    """The files of a run with the options above."""
+    if not (place / "first.jsonl").is_file():
+        assert run(place, place / "first.jsonl") == 0
+    return sorted(place.glob("first.jsonl*"))
