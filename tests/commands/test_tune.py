@@ -15,7 +15,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
 from grls.evaluation.evaluate import evaluate_run
-from grls.evaluation.metrics.set_f1 import set_f1
+from grls.evaluation.metrics import means, set_f1
 from grls.retrieve.hops.stop import DoneByLogOdds
 from grls.retrieve.registry import load_retriever
 from grls.retrieve.spec import read_spec, relative, update_spec, write_spec
@@ -198,7 +198,7 @@ def test_where_rankings_are_cut(
     (gain,) = GAIN.findall(out)
     gold = [set(gold_passages(query, qrels)) for query in queries]
     whole = [{hit.id for hit in hits} for hits in load_retriever(dense).retrieve(queries, 8)]
-    assert gain[:3] == ("cut", "set F1", f"{100 * set_f1(whole, gold)['f1']:.1f}")
+    assert gain[:3] == ("cut", "set F1", f"{100 * means(set_f1, whole, gold)['f1']:.1f}")
     assert float(gain[3]) > float(gain[2])
     measures = retrieved(cutting, data, tmp_path)
     assert f"{100 * measures['set']['f1']:.1f}" == gain[3]
