@@ -88,7 +88,7 @@ def experiment_command(
     named = _named(systems)
     from grls.data.perturbed import PERTURBATIONS
     from grls.evaluation.measures import cutoff, measure_names
-    from grls.evaluation.metrics.averages import KS
+    from grls.evaluation.metrics import KS
     from grls.report.blocks import refuse_untold, score_runs
     from grls.report.runs import load_groups
     from grls.report.systems import read_quoted, systems_table

@@ -18,15 +18,13 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import product
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from grls.errors import ConfigError
-from grls.evaluation.metrics.averages import mean
-from grls.evaluation.metrics.complete_recall import complete_recall
-from grls.evaluation.metrics.done_missing import done_missing
-from grls.evaluation.metrics.set_f1 import set_scores
+from grls.evaluation.metrics import complete_recall, means, recall_at, set_f1
 from grls.io.progress import Progress
 from grls.retrieve.hops.combine import expected_f1
 from grls.retrieve.hops.options import CHOICES, FEATURES, UNLABELLED, Choice, HopOptions
@@ -280,11 +278,8 @@ def _tried(
 def _quality(tuning: Tuning, rankings: Sequence[Sequence[Any]]) -> list[Any]:
     gold, k = tuning.dev.gold, tuning.grid.k
     ids = [row[:k] for row in others(tuning.dev, ([hit.id for hit in hits] for hits in rankings))]
-    recalls = [
-        len(set(row) & set(relevant)) / len(set(relevant)) if relevant else 0.0
-        for row, relevant in zip(ids, gold, strict=True)
-    ]
-    return [recalls, complete_recall(ids, gold, [k])[f"complete_recall@{k}"]]
+    recalls = [recall_at(row, relevant, k) for row, relevant in zip(ids, gold, strict=True)]
+    return [recalls, means(complete_recall, ids, gold, ks=[k])[f"complete_recall@{k}"]]
 
 
 HOPS = Step("hops", tune_hops, lambda tuning: tuning.hops.steps == "ranked")
@@ -301,7 +296,7 @@ class TriedEnd(NamedTuple):
 
     @property
     def f1(self) -> float:
-        return mean(self.f1s)
+        return fmean(self.f1s)
 
     def __str__(self) -> str:
         options = (f"{name} {value:g}" for name, value in self.stop.options.items())
@@ -373,8 +368,8 @@ def _measured_ends(
         for choose in choices:  # set F1 of each query, and the share without DONE
             best = [expected_f1(chains) if choose == "expected-f1" else chains[0] for chains in chains_of]
             ids = others(tuning.dev, ([hit.id for hit in chain.hits] for chain in best))
-            f1s = [set_scores(row, relevant).f1 for row, relevant in zip(ids, gold, strict=True)]
-            measures[choose] = [f1s, done_missing([chain.done for chain in best])["done_missing"]]
+            f1s = [set_f1(row, relevant)["f1"] for row, relevant in zip(ids, gold, strict=True)]
+            measures[choose] = [f1s, fmean(not chain.done for chain in best)]
         return measures
 
     setting = {"step": "chains", "bias": bias, "choices": list(choices), "spec": _relevant(tuning.spec)}
@@ -383,7 +378,7 @@ def _measured_ends(
     for choose in choices:
         f1s, missing = measures[choose]
         ends.append(TriedEnd(f1s, search.stop.biased(bias), choose))
-        line = f"set F1 {100 * mean(f1s):5.1f}, DONE missing {100 * missing:4.1f} %"
+        line = f"set F1 {100 * fmean(f1s):5.1f}, DONE missing {100 * missing:4.1f} %"
         print(f"  {line}, {ends[-1]}", flush=True)
     return ends
 

@@ -17,9 +17,7 @@ from grls.data.types import Chain, Hit
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError, DataError, Option
 from grls.evaluation.measures import RunDepth, ndcg
-from grls.evaluation.metrics.known_number import known_number
-from grls.evaluation.metrics.sequence_recall import sequence_recall
-from grls.evaluation.metrics.set_f1 import set_f1
+from grls.evaluation.metrics import known_number, means, sequence_recall, set_f1
 from grls.io.files import is_temporary
 from grls.io.progress import Progress, counted
 from grls.retrieve.base import ChainToContinue, DecodesHops, FindsChains
@@ -305,8 +303,8 @@ FUSION = Step("fusion", tune_fusion)
 def _fitted_cut(rankings: Sequence[list[Hit]], gold: Sequence[Sequence[str]]) -> tuple[SetSize, float, float]:
     """The cut fitted to rankings, its set F1 on them, and that with the known number of gold passages."""
     size = SetSize.fit(rankings, gold)
-    fitted = set_f1([{hit.id for hit in size.cut(hits).hits} for hits in rankings], gold)["f1"]
-    known = known_number([[hit.id for hit in hits] for hits in rankings], gold)["f1_known_number"]
+    fitted = means(set_f1, [{hit.id for hit in size.cut(hits).hits} for hits in rankings], gold)["f1"]
+    known = means(known_number, [[hit.id for hit in hits] for hits in rankings], gold)["f1_known_number"]
     return size, fitted, known
 
 
@@ -332,7 +330,7 @@ def tune_run_weights(fusion: Fusion, dev: DevRuns, fuser: RunFusion, k: int) -> 
     def quality(tried: Fusion) -> tuple[float, float]:
         fused = fuser.fuse(dev.runs, tried).rankings
         ids = [[hit.id for hit in fused[query]] for query in dev.gold]
-        return sequence_recall(ids, gold, [k])[f"recall@{k}"], ndcg(ids, gold)
+        return means(sequence_recall, ids, gold, ks=[k])[f"recall@{k}"], ndcg(ids, gold)
 
     best, (recall, _) = tune_weights(len(dev.runs), fusion, quality)
     return best, recall

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, own_corpus, passage_queries, read_split
 from grls.data.types import Passage, Query
 from grls.evaluation.measures import ndcg
-from grls.evaluation.metrics.averages import mean
-from grls.evaluation.metrics.sequence_recall import sequence_recall
+from grls.evaluation.metrics import recall_at
 from grls.io.work import GrowingFile
 from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
@@ -156,11 +156,11 @@ class DevHops:
 
     def quality(self, ids: Sequence[Sequence[str]], k: int) -> Quality:
         ids = others(self, ids)
-        recall = sequence_recall(ids, self.gold, [k])[f"recall@{k}"]
+        recall = fmean(recall_at(*pair, k) for pair in zip(ids, self.gold, strict=True))
         if self.hops:
             hits = [len({*ranking[:k]} & {*names}) for ranking, names in zip(ids, self.gold, strict=True)]
             counts = [max(1, min(k, len({*names}))) for names in self.gold]
-            recall = mean(n / m for n, m in zip(hits, counts, strict=True))
+            recall = fmean(n / m for n, m in zip(hits, counts, strict=True))
         return Quality(recall, ndcg([ranking[:k] for ranking in ids], self.gold))
 
 
