@@ -152,7 +152,7 @@ class RescoredRetriever:
                 f"{file}: model is another cross-encoder than this retriever was made with (fingerprint): "
                 "bring back the right one, or take the field out and tune weight and passages again."
             )
-        options: dict[str, Any] = {"name": spec["model"]}
+        options: dict[str, Any] = {"name": path.name if path.is_dir() else model}
         if (search := opening.searching) is not None:
             options |= {name: getattr(search, name) for name in _USED}
         return over(retriever, encoder, rereading, **options)
@@ -230,6 +230,10 @@ class RescoredRetriever:
         """SHA-256 of the first retriever, of the cross-encoder, and of the options."""
         parts = [self.retriever.fingerprint(), self.encoder.fingerprint(), repr(self.rereading)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def sums(self) -> dict[str, str]:
+        """The field of ``grls.json`` by which its cross-encoder is known."""
+        return {"fingerprint": self.encoder.fingerprint()}
 
     def untuned(self) -> str:
         """The fingerprints of the first retriever and of the cross-encoder."""
