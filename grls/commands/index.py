@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
@@ -18,16 +17,15 @@ from grls.index.options import IndexOptions, LimitOptions
 from grls.io.files import named_lines, refuse_unusable, write_json
 from grls.io.progress import counted
 from grls.models.option_names import Similarity
-from grls.retrieve.base import Retriever
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
-from grls.retrieve.compose import compose_fusion, compose_hops, compose_hybrid, compose_rescored
+from grls.retrieve.compose import compose, fusion_of, hops_of, hybrid_of, rescored_of, write
 from grls.retrieve.fusion.retriever import Fusion
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.registry import Opening
 from grls.retrieve.rescored.options import PASSAGES, Rereading
-from grls.retrieve.spec import MANIFEST, TIME, followed, from_record
+from grls.retrieve.spec import MANIFEST, TIME, followed, from_record, recorded
 
 _INDEX, _LIMITS, _PRIORS, _FUSION = IndexOptions(), LimitOptions(), PriorOptions(), Fusion()
 
@@ -164,7 +162,7 @@ def make_hybrid(
                 f"--weights has {counted(len(weights), 'weight')}, and {named}: give one a prior."
             )
         specs = [replace(spec, weight=weight) for spec, weight in zip(specs, weights, strict=True)]
-    _compose(compose_hybrid, output, retriever, specs, hybrid, search, Opening("cpu"))
+    _write(output, hybrid_of(retriever, specs, hybrid), search)
 
 
 def make_hops(
@@ -178,7 +176,7 @@ def make_hops(
         hops: Options of the hops; ``--hops.steps`` may not be ``single``.
         search: Options of decoding; those that differ from their defaults are kept in the folder.
     """
-    _compose(compose_hops, output, retriever, hops, search, Opening("cpu"))
+    _write(output, hops_of(retriever, hops), search)
 
 
 def make_fusion(
@@ -201,7 +199,7 @@ def make_fusion(
             of the member, from 0, whose length it has.
         search: Options of decoding; those that differ from their defaults are kept in the folder.
     """
-    _compose(compose_fusion, output, members, fusion, depth, length, search, Opening("cpu"))
+    _write(output, fusion_of(members, fusion, depth, length), search)
 
 
 def make_rescored(
@@ -230,12 +228,16 @@ def make_rescored(
             folder.
         device: Where the cross-encoder is opened: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
-    rereading = Rereading(passages, weight)
-    _compose(compose_rescored, output, retriever, model, rereading, search, Opening(device))
+    _write(output, rescored_of(retriever, model, Rereading(passages, weight)), search, device)
 
 
-def _compose(compose: Callable[..., Retriever], output: str, *arguments: Any) -> None:
-    retriever = compose(output, *arguments)
+def _write(output: str, spec: dict[str, Any], search: SearchOptions, device: str = "cpu") -> None:
+    """Write the folder of a composite, and print its kind."""
+    refuse_unusable(output, MANIFEST)
+    stored = {"search": recorded(search)} if search != USUAL_SEARCH else {}
+    made = compose(spec | stored, Opening(device))
+    write(made, output, link=True)
+    retriever = made.retriever
     described, passages = retriever.describe(), counted(len(retriever.corpus), "passage")
     label = described.name  # of most composed retrievers it names the kind already
     if retriever.kind not in re.findall(r"[\w-]+", label):

@@ -34,12 +34,13 @@ from grls.fitting.splits import DEV
 from grls.io.files import atomic_file
 from grls.io.progress import counted, mean_load
 from grls.retrieve.base import Retriever
+from grls.retrieve.compose import compose, fusion_of, write
 from grls.retrieve.fusion.retriever import Fusion, fuse_rankings, tune_weights
 from grls.retrieve.fusion.runs import RunFusion
 from grls.retrieve.hops.retriever import RankedHops
-from grls.retrieve.registry import BM25, Opening, create, load_retriever
+from grls.retrieve.registry import BM25, Opening, load_retriever
 from grls.retrieve.run import RetrieverRun
-from grls.retrieve.spec import recorded, relative, write_link
+from grls.retrieve.spec import Member, write_link
 from grls.runs.comparable import QuerySet, save_for
 from grls.runs.run import Run
 
@@ -286,9 +287,9 @@ class FitCandidates:
             links = any(system.links for system in systems)
             system = System(" + ".join(parts), place, parts, models, weights=weights, links=links)
             folder = self.folder(place)
-            content = {"members": [self.named(name, folder) for name in parts],
-                       **recorded(fusion), "depth": self.options.depth}  # fmt: skip
-            create(folder, "fusion", content, Opening(self.options.device))
+            spec = fusion_of([*map(self.named, parts)], fusion, self.options.depth)
+            made = compose(spec, Opening(self.options.device))
+            write(made, folder, link=True)
             for _ in golds:
                 self.rank(system)
             fused.append(system)
@@ -304,6 +305,6 @@ class FitCandidates:
         fused = RunFusion.of(runs, self.options.depth, "mean").ensemble(runs, fusion, system.name, files)
         self._save(fused, gold, system)
 
-    def named(self, name: str, of: Path) -> str:
-        """A member as it stands in the folder of another; BM25 is over the corpus of that one."""
-        return name if name == BM25 else relative(self.member(name), of)
+    def named(self, name: str) -> Member:
+        """A system as a member of another; BM25 is over the corpus of that one."""
+        return {"kind": BM25} if name == BM25 else str(self.member(name))

@@ -48,11 +48,13 @@ from grls.models.text_encoder import passage_text
 from grls.retrieve.base import untuned_fingerprint
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build
+from grls.retrieve.compose import compose, hops_of, hybrid_of, write
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.options import stored_hops
-from grls.retrieve.registry import BM25, Opening, create
-from grls.retrieve.spec import MANIFEST, read_spec, recorded, relative, update_spec
+from grls.retrieve.registry import BM25, Opening
+from grls.retrieve.spec import MANIFEST, read_spec, recorded, update_spec
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.core.clock import Meter, TrainingStep
 from grls.train.result import TrainingResult
@@ -274,13 +276,13 @@ class FitStages:
         def run(allowance: float | None) -> str | None:
             folder, found = self.candidates.member(name), None
             hops = HopOptions(steps="ranked", max=None if facts.unlabelled else most)
-            content = {"retriever": relative(self.candidates.member(of), folder), "hops": recorded(hops)}
+            spec = hops_of(str(self.candidates.member(of)), hops)
             if facts.unlabelled:  # cut sentences have one passage each, and would choose one hop
-                create(folder, "hops", content, Opening(self.options.device))
+                write(compose(spec, Opening(self.options.device)), folder, link=True)
             else:
                 tried: dict[str, Any] = {"hops": tuple(range(1, most + 1))}
                 tried |= {"hop_temperatures": _WORD_TEMPERATURES} if of == BM25 else {}
-                found = self._tuned(folder, "hops", content, tried, seconds, allowance)
+                found = self._tuned(folder, spec, tried, seconds, allowance)
             links = self._has_links(folder)
             if not links and read_spec(folder)["hops"].get("max") == 1:
                 return f"one hop is best, which is {of}"
@@ -302,8 +304,7 @@ class FitStages:
     def _tuned(
         self,
         folder: Path,
-        kind: str,
-        content: dict[str, Any],
+        spec: dict[str, Any],
         tried: dict[str, Any],
         seconds: Callable[[int], float],
         allowance: float | None,
@@ -319,7 +320,9 @@ class FitStages:
         drawn = self.candidates.drawn(split, 0, count, f"{split}-first-{count}")
         dev = DevQueries.read(self.candidates.data, drawn.split)
         opening = Opening(self.options.device, self.candidates.precision)
-        fingerprint = untuned_fingerprint(create(folder, kind, content, replace(opening, hop_by_hop=False)))
+        made = compose(spec, replace(opening, hop_by_hop=False))
+        write(made, folder, link=True)
+        fingerprint = untuned_fingerprint(made.retriever)
         grid, found = TuneOptions(k=self.options.k, **tried), dict[Any, Any]()
         tune = partial(tune_folder, folder, dev, grid, opening, fingerprint, memory=found)
         try:
@@ -568,16 +571,14 @@ class FitStages:
 
     def _hybrid(self, allowance: float | None) -> None:
         folder, hops, priors = self.candidates.member("hybrid"), self._writer_hops, [*self._teachers, BM25]
-        content: dict[str, Any] = {
-            "generator": relative(self.candidates.member("generator"), folder),
-            "priors": [{"retriever": self.candidates.named(name, folder)} for name in priors],
-            "search": recorded(self._searched),
-        }
+        named = [PriorSpec(self.candidates.named(name)) for name in priors]
+        spec = hybrid_of(str(self.candidates.member("generator")), named, PriorOptions())
+        spec["search"] = recorded(self._searched)
         tried: dict[str, Any] = {"rescore_passages": RESCORED} if self.facts.short else {}
         if hops > 1:
-            content["hops"] = recorded(HopOptions(steps="ranked", max=hops, chains=CHAINS))
+            spec["hops"] = recorded(HopOptions(steps="ranked", max=hops, chains=CHAINS))
             tried |= {"hops": tuple(range(1, hops + 1)), "hop_temperatures": (1.0,)}
-        found = self._tuned(folder, "hybrid", content, tried, self._hybrid_seconds, allowance)
+        found = self._tuned(folder, spec, tried, self._hybrid_seconds, allowance)
         models = (self.models.biencoder if self._teachers else None, self.models.generator)
         names = tuple(model.name for model in models if model)
         links = self._has_links(folder)

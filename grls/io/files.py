@@ -20,6 +20,7 @@ import socket
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -321,6 +322,55 @@ def temporary(path: str | Path) -> Iterator[Path]:
     finally:
         if os.getpid() == process:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+NOT_PICKLED = (
+    "in a temporary folder cannot be pickled: it goes with the object that made it. Save it with "
+    "save(folder), or make it with output=folder, and open that folder."
+)
+"""The end of an error about what another process would not find."""
+
+
+class TemporaryFolder:
+    """A folder that is removed with this object, or at the end of the process, but not by a fork."""
+
+    def __init__(self) -> None:
+        stack = contextlib.ExitStack()
+        try:
+            self._path = stack.enter_context(temporary(Path(tempfile.gettempdir()) / "grls")) / NEW
+            self._path.mkdir()
+        except OSError as error:
+            stack.close()
+            raise WriteError(
+                f"cannot make a temporary folder: {error}; free disk space, set TMPDIR to a folder that can "
+                "be written, or say where by output=."
+            ) from error
+        weakref.finalize(self, stack.close)
+
+    def __fspath__(self) -> str:
+        return str(self._path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise ConfigError(f"what is {NOT_PICKLED}")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TemporaryFolder:
+        return self  # it goes with the last object that holds it
+
+
+def folder_for(output: str | Path | None) -> str | Path | TemporaryFolder:
+    """The output of a call, or a temporary folder."""
+    return TemporaryFolder() if output is None else output
+
+
+@contextmanager
+def saying(name: str, folder: str | os.PathLike[str]) -> Iterator[None]:
+    """A context whose errors say ``name`` for a temporary folder, which nobody has named."""
+    try:
+        yield
+    except GrlsError as error:
+        if is_temporary(Path(folder)):
+            error.args = (error.text.replace(os.fspath(folder), name), *error.args[1:])
+        raise
 
 
 def is_temporary(path: str | Path) -> bool:

@@ -6,8 +6,8 @@ A kind is a class with ``open(folder, spec, opening)``. To add a kind, write one
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Hashable, Iterator, Mapping
+import os
+from collections.abc import Hashable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -17,17 +17,16 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from grls.data.corpus import Corpus
 from grls.data.inputs.arguments import checked, fit_fields
-from grls.data.inputs.tables import json_value
 from grls.errors import ConfigError, DataError, MismatchError, in_python, worded
-from grls.io.files import is_temporary, read_json, refuse_unusable
+from grls.io.files import read_json
 from grls.io.recipes import VARIABLE, load_plugins
 from grls.retrieve.base import Retriever
 from grls.retrieve.spec import (
-    FORMAT,
     LINK,
     MANIFEST,
     TIME,
     Member,
+    Part,
     followed,
     from_record,
     is_retriever,
@@ -124,7 +123,9 @@ class Openable(Protocol):
       lost;
     - ``folders``: fields of its specification that name folders, such as ``priors.*.retriever`` (``*``: every
       element of a list);
-    - ``tuned_by``: the steps of ``grls tune``, each as ``module:name`` of a ``grls.tune.step.Step``.
+    - ``tuned_by``: the steps of ``grls tune``, each as ``module:name`` of a ``grls.tune.step.Step``;
+    - ``sums()``: further fields of the file that is written of a composite, by which it knows again what it
+      names.
 
     Folders that several members of a composite name are opened once (:attr:`Opening.opened`) where the class
     has two methods:
@@ -276,37 +277,6 @@ def open_spec(folder: Path, spec: dict[str, Any], opening: Opening, member: bool
         raise DataError(f"hops: {worded(error.text, in_python)}", file) from error
 
 
-def create(
-    folder: str | Path,
-    kind: str,
-    content: Mapping[str, Any],
-    opening: Opening | None = None,
-    more: Callable[[Any], Mapping[str, Any]] | None = None,
-) -> Retriever:
-    """Write the folder of a composite retriever, after opening it as a test, and return the retriever.
-
-    ``content`` has the fields of its ``grls.json``, with paths relative to ``folder``; ``more`` gives further
-    fields, from the opened retriever.
-    """
-    refuse_unusable(folder, MANIFEST)
-    text = json.dumps(content, default=json_value)  # numbers of NumPy become plain
-    spec = {"format": FORMAT, "kind": kind, **json.loads(text)}
-    path = Path(folder).resolve()
-    opening = (opening or Opening()).inside(path)
-    try:
-        draft = with_languages(spec, path)
-        retriever = open_spec(path, draft, opening)
-        complete = with_languages(spec, path, retriever.corpus)
-        if complete != draft:
-            retriever = open_spec(path, complete, opening)
-    except (ConfigError, DataError, MismatchError) as error:  # that file is not written
-        if is_temporary(path):
-            raise  # whoever made the temporary folder names the call
-        raise type(error)(error.text.removeprefix(f"{path / MANIFEST}: ")) from error
-    write_spec(folder, kind, {**complete, **(more(retriever) if more else {})})
-    return retriever
-
-
 def write_composite(folder: str | Path, kind: str, content: Mapping[str, Any], corpus: Corpus) -> None:
     write_spec(folder, kind, with_languages({"kind": kind, **content}, Path(folder), corpus))
 
@@ -335,6 +305,8 @@ def open_member(member: Member, folder: Path, field: str, opening: Opening) -> R
 
     The options of search of the call apply to the member; its stored ``search`` replaces their defaults.
     """
+    if isinstance(member, Part):
+        return member.retriever if opening.hop_by_hop else member.single_step
     file = folder / MANIFEST
     if next(opening.numbers) >= _MOST:
         raise DataError(
@@ -368,6 +340,8 @@ def open_member(member: Member, folder: Path, field: str, opening: Opening) -> R
             file,
         )
     path = followed(path)
+    plain = Path(os.path.normpath(path))  # in errors; behind a link it is another folder
+    path = plain if plain.exists() and plain.samefile(path) else path
     if path.resolve() in opening.within:
         raise DataError(
             f"{field} names {member}, which is this retriever itself, or one that it is a member of: name "

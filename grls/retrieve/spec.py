@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 from grls.data.inputs.arguments import UnfitError, fitted
 from grls.errors import ConfigError, DataError, MismatchError, Option, in_python, worded
 from grls.io.files import atomic_folder, is_temporary, read_json, sha256, write_json
+from grls.retrieve.base import Retriever, single_steps
 
 if TYPE_CHECKING:
     from grls.data.corpus import Corpus
@@ -60,10 +61,53 @@ CORPUS_FIELDS = ("passages_sha256", "metadata")
 _ADDRESS = re.compile(r"(?:https?:/+[^/]+|hub:)(?:/*([^/]+/[^/]+))?")
 """Other forms of the name of a repository; a path has lost a slash of them."""
 
-Member = str | dict[str, Any]
-"""The path of a retriever folder, or an embedded specification."""
-
 Options = TypeVar("Options")
+
+
+class Part:
+    """A retriever at hand, as a member of a composite in memory.
+
+    Args:
+        retriever: The retriever.
+        given: The folder that holds it, which a composite on disk names; None: it is in memory alone. A
+            temporary folder stays as long as this object.
+        spec: The specification of a composite that was made in memory, whose members are parts; None: the
+            retriever has no members, or was opened from its folder.
+    """
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        given: str | os.PathLike[str] | None = None,
+        spec: dict[str, Any] | None = None,
+    ):
+        self.retriever, self.given, self.spec = retriever, given, spec
+        self.folder = None if given is None else Path(given).absolute()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Part:
+        return self  # of a specification that is copied
+
+    @property
+    def name(self) -> str:
+        """Its name in manifests, and among the members of a copy."""
+        return self.retriever.kind if self.folder is None else folder_name(self.folder.resolve())
+
+    @property
+    def single_step(self) -> Retriever:
+        """The retriever without hops that its folder stores; those of a composite of kind ``hops`` stay."""
+        spec = self.spec or ({} if self.folder is None else read_spec(followed(self.folder)))
+        return self.retriever if spec.get("kind", "hops") == "hops" else single_steps(self.retriever)
+
+
+Member = str | dict[str, Any] | Part
+"""The path of a retriever folder, an embedded specification, or, in memory, a retriever at hand."""
+
+
+def folder_name(folder: Path) -> str:
+    """The name of a folder; where that is temporary or the hub's, its kind, or ``data`` if it has none."""
+    if not folder.parent.name.startswith(".") and folder.parent.name != "snapshots":
+        return folder.name
+    return str(read_spec(folder)["kind"]) if is_retriever(folder) else "data"
 
 
 def read_spec(folder: str | Path, seal: bool = False) -> dict[str, Any]:

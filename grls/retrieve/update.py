@@ -1,8 +1,8 @@
 """Adding and removing passages of a retriever folder of any kind.
 
 A kind whose folder holds passages in a form of its own has a classmethod ``update(folder, output, changes)``,
-which writes the changed folder. A composite becomes a self-contained copy (:mod:`grls.retrieve.hub`) whose
-members are changed; the folders that it named stay unchanged.
+which writes the changed folder. A composite becomes a self-contained copy (:mod:`grls.retrieve.compose`)
+whose members are changed; the folders that it named stay unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from grls.index.array import verifying
 from grls.io.files import atomic_folder, refuse_foreign
 from grls.io.recipes import list_texts
 from grls.io.work import alone_in
-from grls.retrieve.hub import MEMBERS, write_packed
+from grls.retrieve.compose import MEMBERS, write_into
 from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import Opening, class_of, load_retriever, member_keys
 from grls.retrieve.spec import (
@@ -112,7 +112,7 @@ def update_folder(folder: str | Path, output: str | Path | None, changes: Change
     ):
         if hasattr(_class(root), "update") and not any(_members(read_spec(root))):
             return _update_own_form(root, new, changes)
-        copies = {new / path: source for source, path in write_packed(root, final, new).items()}
+        copies = {new / path: source for source, path in write_into(new, root, final).items()}
         try:
             _update_copy([*copies], replace(changes, merge=True))
             return ChangedCount(len(load_retriever(new, Opening("cpu")).corpus))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from biencoder_helpers import settings
+from composite_specs import create
 from fit_helpers import WORDS_ALONE, fit_options, write_fit_data, write_fit_models
 from report_helpers import page_text
 from small_data import passages, tiny_bert
@@ -31,7 +32,7 @@ from grls.fitting.search import MARGIN, Stage, TimeIsUp
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.hub import figures_beside
-from grls.retrieve.registry import Opening, create, load_retriever
+from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import followed, read_spec
 
 

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import bm25s
 import numpy as np
 import pytest
+from composite_specs import create
 from failing import raises
 from small_data import FROGS
 
@@ -18,7 +19,7 @@ from grls.data.words import Analyzer
 from grls.errors import DataError
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.bm25_options import Variant
-from grls.retrieve.registry import Opening, create, load_named, load_retriever
+from grls.retrieve.registry import Opening, load_named, load_retriever
 from grls.retrieve.spec import read_spec, write_spec
 from grls.retrieve.update import Changes, update_folder
 

@@ -41,7 +41,7 @@ from grls.retrieve.base import Description, FindsChains, Retriever
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import BM25, Opening, open_member, write_composite
-from grls.retrieve.spec import MANIFEST, check_fields, from_fields, named_from, recorded
+from grls.retrieve.spec import MANIFEST, Member, check_fields, from_fields, named_from, recorded
 
 Length = Literal["mean", "min", "max"] | int
 """Length of a fused chain: from the members' lengths (a half is rounded up), or that of member n, from 0."""
@@ -304,13 +304,13 @@ class FusionRetriever(_Fused):
         parts = from_fields(_Members, spec, file, "fusion")
         opened = dict[int, Any]()
         # BM25 without a corpus of its own is opened last, over the corpus of the first member.
-        specs = [{"kind": member} if isinstance(member, str) else member for member in parts.members]
-        lacks = [spec.get("kind") == BM25 and "corpus" not in spec for spec in specs]
-        for number in sorted(range(len(specs)), key=lacks.__getitem__):
+        embedded = [member if isinstance(member, dict) else {"kind": member} for member in parts.members]
+        lacks = [spec.get("kind") == BM25 and "corpus" not in spec for spec in embedded]
+        for number in sorted(range(len(lacks)), key=lacks.__getitem__):
             corpus = opened[min(opened)].corpus if opened else opening.corpus
             member = parts.members[number], folder, f"members[{number}]"
             opened[number] = open_member(*member, replace(opening, corpus=corpus))
-        members = [opened[number] for number in range(len(specs))]
+        members = [opened[number] for number in range(len(lacks))]
         if all(member.describe().steps == "dynamic" for member in members):
             return FusedChains(members, fusion, parts.length)
         return FusionRetriever(members, fusion, parts.depth)
@@ -377,7 +377,7 @@ class FusedChains(_Fused):
 
 @dataclass(frozen=True)
 class _Members:
-    members: list[str | dict[str, Any]]
+    members: list[Member]
     depth: int | None = None
     length: Length = "mean"
 

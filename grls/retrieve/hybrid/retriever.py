@@ -121,7 +121,8 @@ class HybridRetriever(DecodesPlans):
         weighed = []
         for number, prior in enumerate(priors):
             member = open_member(prior.retriever, Path(folder), f"priors[{number}]", opening)
-            name = prior.retriever if isinstance(prior.retriever, str) else member.kind
+            named = prior.retriever
+            name = Path(named).name if isinstance(named, str) else getattr(named, "name", member.kind)
             weighed.append(WeightedSource(RetrieverPrior(member, name), prior.weight, prior.temperature))
         if options.empty_weight:
             weighed.append(WeightedSource(EmptyPromptPrior(generator), -options.empty_weight))

@@ -143,7 +143,7 @@ class RescoredRetriever:
                 f"{file}: model is another cross-encoder than this retriever was made with (fingerprint): "
                 "bring back the right one, or take the field out and tune weight and passages again."
             )
-        options: dict[str, Any] = {"name": spec["model"]}
+        options: dict[str, Any] = {"name": path.name if path.is_dir() else model}
         if (search := opening.searching) is not None:
             options |= {name: getattr(search, name) for name in _USED}
         return over(retriever, encoder, rereading, **options)
@@ -214,6 +214,10 @@ class RescoredRetriever:
     def fingerprint(self) -> str:
         parts = [self.retriever.fingerprint(), self.encoder.fingerprint(), repr(self.rereading)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def sums(self) -> dict[str, str]:
+        """The field of ``grls.json`` by which its cross-encoder is known."""
+        return {"fingerprint": self.encoder.fingerprint()}
 
     def untuned(self) -> str:
         return f"{self.retriever.fingerprint()} {self.encoder.fingerprint()}"
