@@ -30,7 +30,7 @@ from grls.data.evidence import excerpt
 from grls.data.spelling import encoded_texts, turn_markers
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, Option
-from grls.io.files import exclusive
+from grls.io.locks import exclusive
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -12,7 +12,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from grls.io.files import exclusive
+from grls.io.locks import exclusive
 
 if TYPE_CHECKING:
     from tokenizers import AddedToken

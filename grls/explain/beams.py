@@ -27,7 +27,7 @@ from grls.explain.explain import passage_numbers, passage_or_done
 from grls.explain.text import TEXT_ALONE
 from grls.index import Subset
 from grls.index.rows import Ints
-from grls.io.files import exclusive
+from grls.io.locks import exclusive
 from grls.models.base import Floats, GeneratorModel, Session
 from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, no_beam, single_steps
 from grls.retrieve.generative.retriever import GenerativeRetriever

@@ -31,7 +31,7 @@ from grls.decode.trace import (
 )
 from grls.errors import DataError, at_least
 from grls.explain.tree import Tree, beam_tree
-from grls.io.files import exclusive
+from grls.io.locks import exclusive
 from grls.io.progress import counted
 from grls.retrieve.base import DecodesPassages
 from grls.retrieve.generative.retriever import GenerativeRetriever

@@ -30,8 +30,8 @@ from grls.data.types import Passage, Query
 from grls.errors import DataError, MismatchError
 from grls.index.array import map_array
 from grls.index.external_sort import GrowingArray
-from grls.io.files import PartTimer, report_step
 from grls.io.progress import counted
+from grls.io.timing import PartTimer, report_step
 from grls.models.base import Floats
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel, Matrix
 from grls.models.load.opening import PACKAGED_ENCODER

@@ -29,8 +29,8 @@ from sentence_transformers import MultiVectorEncoder
 from grls.data.filters import Allow, Numbers
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.io.files import report_step
 from grls.io.progress import counted
+from grls.io.timing import report_step
 from grls.models.base import Floats, once_each
 from grls.models.biencoder import Matrix
 from grls.models.load.build import read_stages

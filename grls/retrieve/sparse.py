@@ -23,8 +23,8 @@ from sentence_transformers import SparseEncoder
 
 from grls.data.filters import Numbers
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.io.files import report_step
 from grls.io.progress import counted
+from grls.io.timing import report_step
 from grls.models.base import Floats, once_each
 from grls.models.load.build import read_stages
 from grls.models.load.sentence_folder import modules_of

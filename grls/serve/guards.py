@@ -27,7 +27,8 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from grls.errors import DataError, Option, in_shell
-from grls.io.files import PARTS, PartCounts, named_lines
+from grls.io.files import named_lines
+from grls.io.timing import PARTS, PartCounts
 from grls.serve.options import RequestLimits, ServerOptions
 from grls.serve.problems import GONE, RefusalError, problem
 

@@ -21,8 +21,9 @@ from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_qrels, read_queries
 from grls.errors import GrlsError
-from grls.io.files import PartCounts, Stamp, named_lines, noting_mapped, stamp
+from grls.io.files import Stamp, named_lines, noting_mapped, stamp
 from grls.io.progress import counted
+from grls.io.timing import PartCounts
 from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop

@@ -28,8 +28,8 @@ from grls.api.streaming import StreamedHop, plan_hops, stream_hops, with_texts
 from grls.data.filters import Filter
 from grls.data.types import Hit, Query
 from grls.errors import GrlsError
-from grls.io.files import Part, PartCounts, counting
 from grls.io.progress import reporting
+from grls.io.timing import Part, PartCounts, counting
 from grls.retrieve.base import JoiningPlan, LetsJoin, Plan, Retriever, RunsPlans, runner_of
 from grls.retrieve.hits import plan_search, search_hits
 

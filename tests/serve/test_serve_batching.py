@@ -22,7 +22,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Filter, Only
 from grls.data.types import Hit, Passage
 from grls.errors import DataError
-from grls.io.files import PARTS, PartCounts
+from grls.io.timing import PARTS, PartCounts
 from grls.retrieve.base import Retriever
 from grls.retrieve.hits import search_hits
 from grls.retrieve.hops.options import HopOptions

@@ -25,7 +25,7 @@ from grls.decode.joining import JoiningQuery
 from grls.decode.prior import Prior
 from grls.errors import ConfigError, GrlsError
 from grls.index import Subset
-from grls.io.files import exclusive
+from grls.io.locks import exclusive
 from grls.models.base import check_positions
 from grls.retrieve.base import DecodesPassages, Decoding, Plan, PlanSource
 from grls.retrieve.generative.span_scores import Reach, SpanRanking, hidden_spans, prior_over_spans

@@ -56,7 +56,8 @@ from grls.index.rows import Form, Ints, Rows
 from grls.index.storage import MANIFEST as INDEX
 from grls.index.storage import write_index
 from grls.index.union import merge
-from grls.io.files import atomic_folder, exclusive, other_format, read_json, sha256, temporary, write_json
+from grls.io.files import atomic_folder, other_format, read_json, sha256, temporary, write_json
+from grls.io.locks import exclusive
 from grls.io.progress import Progress, counted
 from grls.models.base import Floats, check_positions, once_each
 from grls.models.causal.slots import CausalTrees

@@ -13,7 +13,7 @@ from typing import Any, cast
 from grls.data.filters import Allow, Filter, one_each, resolved
 from grls.data.types import Chain, Query
 from grls.errors import MismatchError
-from grls.io.files import report_step
+from grls.io.timing import report_step
 from grls.retrieve.base import ChainToContinue, DecodesHops, Decoding, HopHits, Plan, SoFar
 from grls.retrieve.hops.combine import Marginal, NextOf, Sum
 from grls.retrieve.hops.finders import Finder, HopRequest, hits_and_done

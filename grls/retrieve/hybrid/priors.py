@@ -26,7 +26,7 @@ from grls.decode.score_all import score_rows
 from grls.errors import ConfigError, MismatchError, bounded
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
-from grls.io.files import exclusive
+from grls.io.locks import exclusive
 from grls.io.progress import counted
 from grls.models.base import Floats
 from grls.retrieve.base import Retriever, ScoresAll
