@@ -477,16 +477,14 @@ def check_corpus(
     empty: list[int] = []
     for batch in corpus.batches():
         if codec is None:
-            rows = [pieces(f"{passage.title} {passage.text}") for passage in batch]
+            sizes = [len(pieces(f"{passage.title} {passage.text}")) for passage in batch]
         else:
             titles = codec.texts([passage.title for passage in batch])
             texts = codec.texts([passage.text for passage in batch])
-            rows = [
-                codec.titled(title, text) if title else text
-                for title, text in zip(titles, texts, strict=True)
-            ]
-        for number, (passage, row) in enumerate(zip(batch, rows, strict=True), len(lengths)):
-            lengths.append(len(row))
+            rows = zip(titles, texts, strict=True)
+            sizes = [len(codec.titled(title, text) if title else text) for title, text in rows]
+        for number, (passage, size) in enumerate(zip(batch, sizes, strict=True), len(lengths)):
+            lengths.append(size)
             mark = blake2b(f"{passage.title}\0{passage.text}".encode(), digest_size=16).digest()
             if (earlier := first.setdefault(mark, number)) != number:
                 duplicates.append((number, earlier))

@@ -300,14 +300,6 @@ def _member_answers(tuning: Tuning, number: int, member: Any, depth: int) -> lis
 FUSION = Step("fusion", tune_fusion)
 
 
-def _fitted_cut(rankings: Sequence[list[Hit]], gold: Sequence[Sequence[str]]) -> tuple[SetSize, float, float]:
-    """The cut fitted to rankings, its set F1 on them, and that with the known number of gold passages."""
-    size = SetSize.fit(rankings, gold)
-    fitted = means(set_f1, [{hit.id for hit in size.cut(hits).hits} for hits in rankings], gold)["f1"]
-    known = means(known_number, [[hit.id for hit in hits] for hits in rankings], gold)["f1_known_number"]
-    return size, fitted, known
-
-
 def refuse_untunable(fusion: Fusion) -> None:
     if fusion.method == "interleave":
         raise ConfigError(
@@ -356,7 +348,10 @@ def cut_run(run: Run, dev: DevRuns, name: str | None = None) -> tuple[Run, float
     dev.refuse_shared_queries(run)
     start = perf_counter()
     rankings = [dev.runs[0].rankings[query] for query in dev.gold]
-    size, fitted, known = _fitted_cut(rankings, list(dev.gold.values()))
+    gold = list(dev.gold.values())
+    size = SetSize.fit(rankings, gold)
+    fitted = means(set_f1, [{hit.id for hit in size.cut(hits).hits} for hits in rankings], gold)["f1"]
+    known = means(known_number, [[hit.id for hit in hits] for hits in rankings], gold)["f1_known_number"]
     chains = {query: size.cut(hits) for query, hits in run.rankings.items()}
     cut = {query: hits[: len(chains[query].hits)] for query, hits in run.rankings.items()}
     mean = statistics.mean(len(chain.hits) for chain in chains.values())

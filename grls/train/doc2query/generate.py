@@ -255,8 +255,8 @@ def sift(
     ]
     if retriever is None:
         return Sifted(queries, dropped, 0)
-    texts_seen: dict[tuple[str, str], int] = {}  # a passage -> the first one with its title and text
-    first = [texts_seen.setdefault((passage.title, passage.text), n) for n, passage in enumerate(corpus)]
+    known: dict[tuple[str, str], int] = {}
+    first = [known.setdefault((passage.title, passage.text), n) for n, passage in enumerate(corpus)]  # copies
     accepted: list[Query] = []
     with Progress(len(queries), "round trip", "queries", shown=None) as bar:
         for start in range(0, len(queries), _BATCH):

@@ -41,8 +41,6 @@ class Mix:
         pseudo: File of pseudo-queries, written by ``grls prepare pseudo-queries``; null mixes none in.
         pseudo_share: Share of pseudo-queries among the examples of an epoch (0 to 1), or the shares of the
             first and the last epoch.
-        pseudo_done: Learn DONE after the last passage of a pseudo-query. Off by default: a pseudo-query was
-            written from its evidence, which need not be all that answers it.
         memorise: The model input for passages that are memorised along; null mixes none in.
         memorise_share: Share of passages to memorise among the examples of an epoch (0 to 1).
         size: Examples an epoch; null: as many as without a mix.
@@ -51,7 +49,6 @@ class Mix:
 
     pseudo: str | None = None
     pseudo_share: Shares = 0.5
-    pseudo_done: bool = False
     memorise: PassageInput | None = None
     memorise_share: float = 0.2
     size: int | None = None
@@ -379,7 +376,8 @@ class RetrieveData(StageData):
             without = next((query.id for query in queries if not query.evidence), None)
             if without is not None:
                 raise DataError(f"the pseudo-query {without!r} has no evidence to learn.", mix.pseudo)
-            options = {"done": self.done and mix.pseudo_done, "shuffle": False, "seed": f"pseudo-{self.seed}"}
+            # No DONE: a pseudo-query was written from its evidence, which need not be all that answers it.
+            options = {"done": False, "shuffle": False, "seed": f"pseudo-{self.seed}"}
             parts.append((self._retrieve_examples(queries, {}, **options), mix.pseudo_share))
         if mix.memorise is not None:
             parts.append((self._memorise_examples(mix.memorise), mix.memorise_share))
