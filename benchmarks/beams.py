@@ -20,7 +20,7 @@ from benchmarks.decode import random_inputs, random_t5
 from benchmarks.riches import smollm2
 from benchmarks.static import fixed_length_index, random_ids
 from grls.decode import FastDecoder
-from grls.io.files import PartCounts, counting
+from grls.io.timing import PartCounts, counting
 from grls.models.causal.slots import plant_causal
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 from grls.models.sessions.memory import SlotModel

@@ -86,8 +86,7 @@ def main(
         repeats: Runs of each.
     """
     from grls.data.dataset import gold_passages, read_split
-    from grls.evaluation.metrics.complete_recall import complete_recall
-    from grls.evaluation.metrics.sequence_recall import sequence_recall
+    from grls.evaluation.metrics import complete_recall, means, sequence_recall
 
     here = str(Path(__file__).parents[1])
     codes = {"this code": here} | ({} if rival is None else {"rival": str(Path(rival).absolute())})
@@ -112,8 +111,8 @@ def main(
     for name, runs in measured.items():
         rankings = runs[0][3]
         wall, cpu = (np.median([run[n] for run in runs]) / len(gold) for n in (0, 1))
-        recall = sequence_recall(rankings, gold, [k])[f"recall@{k}"]
-        complete = complete_recall(rankings, gold, [k])[f"complete_recall@{k}"]
+        recall = means(sequence_recall, rankings, gold, ks=[k])[f"recall@{k}"]
+        complete = means(complete_recall, rankings, gold, ks=[k])[f"complete_recall@{k}"]
         same = [np.mean([a[:n] == b[:n] for a, b in zip(rankings, first, strict=True)]) for n in (1, 5)]
         cells = f"{wall:.3g}", f"{cpu:.3g}", f"{runs[0][2] / len(gold):,.0f}"
         rows.append([name, *cells, *(f"{100 * value:.1f}" for value in (recall, complete, *same))])

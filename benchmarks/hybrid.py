@@ -24,7 +24,7 @@ from benchmarks.common import machine, print_table, seconds
 from grls.data.dataset import gold_passages, read_split
 from grls.data.types import Hit, Query
 from grls.evaluation.measures import ndcg
-from grls.evaluation.metrics.sequence_recall import sequence_recall
+from grls.evaluation.metrics import means, sequence_recall
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.fusion.retriever import Fusion, tune_weights
@@ -62,7 +62,9 @@ class Asked(NamedTuple):
 
     def recall(self, rankings: Rankings, ks: Sequence[int] = KS) -> list[float]:
         """Sequence recall at each cut-off, in percent."""
-        measured = sequence_recall([[hit.id for hit in hits] for hits in rankings], self.gold, list(ks))
+        measured = means(
+            sequence_recall, [[hit.id for hit in hits] for hits in rankings], self.gold, ks=list(ks)
+        )
         return [100 * measured[f"recall@{k}"] for k in ks]
 
 

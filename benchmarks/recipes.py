@@ -129,15 +129,13 @@ RECIPES = {
         priors={"hybrid": _ahead("runs/explagraphs/biencoder-retriever", 0.25, 2)},
     ),
     "entailmentbank": Recipe(
-        (Stage("spans"), Stage("spans-memories", "spans")),
+        (Stage("spans"),),
         {
-            "memories": _SPANS,
             "single": _SPANS,
             "hybrid": _SPANS,
         },
         _beside("runs/entailmentbank/biencoder-retriever"),
         {**_ENSEMBLES, "all": ("bm25", "biencoder", "single", "hybrid")},
-        {"single": "spans", "hybrid": "spans"},
         priors={"hybrid": _ahead("runs/entailmentbank/biencoder-retriever", 2, 0.5)},
     ),
     "entailmentbank-wt": Recipe(

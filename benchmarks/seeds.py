@@ -207,11 +207,11 @@ def main(
 
     Args:
         name: ruletaker-paper; entailmentbank, strategyqa, nq or explagraphs (a language model that writes
-            spans, then hop by hop for explagraphs, then with passages as queries for entailmentbank);
+            spans, then hop by hop for explagraphs);
             entailmentbank-wt (with WorldTree's pairs: spans and rescoring learned together, then hop by
             hop); explagraphs-rescore, strategyqa-rescore (spans and rescoring learned together). The data
             are in data/NAME, or in data/explagraphs and data/strategyqa for the last two. The bi-encoder's
-            retriever, and the neighbours, that trainings and runs name must exist.
+            retriever that trainings and runs name must exist.
         seeds: The seeds.
         dry_run: Print the commands only.
         precision: Precision of training; `bf16-mixed` on a processor with bfloat16.

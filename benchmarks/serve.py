@@ -270,8 +270,7 @@ def _with_priors(plan: scale.Plan, output: Path) -> None:
     from grls.index.options import IndexOptions, LimitOptions
     from grls.io.ending import quiet
     from grls.retrieve.build import Building, build
-    from grls.retrieve.compose import compose_hybrid
-    from grls.retrieve.generative.options import SearchOptions
+    from grls.retrieve.compose import compose, hybrid_of, write
     from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
     from grls.retrieve.registry import Opening
 
@@ -283,8 +282,8 @@ def _with_priors(plan: scale.Plan, output: Path) -> None:
     limits = LimitOptions(input=_QUERY)
     build(encoder, str(plan.data), Building(dense, "dense", limits=limits, device="cpu"))
     priors = [PriorSpec(dense), PriorSpec("bm25")]
-    search = SearchOptions(beams=10)
-    compose_hybrid(output, plan.retriever, priors, PriorOptions(), search, Opening("cpu"))
+    spec = hybrid_of(str(plan.retriever), priors, PriorOptions()) | {"search": {"beams": 10}}
+    write(compose(spec, Opening("cpu")), output, link=True)
 
 
 def _write_encoder(model: str, encoder: str) -> None:

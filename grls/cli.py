@@ -92,7 +92,6 @@ VERBS = {
                 "BrowseComp-Plus: question -> web pages", "judged", "browsecomp_plus"
             ),
             "qrecc": _data_set("QReCC: a conversation's question -> passages", "judged", "qrecc"),
-            "neighbours": Verb("the nearest passages of each passage", "neighbours:neighbours"),
             "propositions": Verb("statements of one fact each, as keys", "propositions:propositions"),
             "pseudo-queries": Verb(
                 "queries for passages without any, by a query generator", "propositions:pseudo_queries"
@@ -124,9 +123,8 @@ VERBS = {
             "rescored": Verb(
                 "a retriever whose best passages a cross-encoder rescores", "index:make_rescored"
             ),
-            "cut": Verb("a retriever whose rankings end as sets", "index:make_cut"),
             "bm25": Verb("BM25 over a corpus", "index:make_bm25"),
-            "split": Verb("cut an index into prefix ranges, in several processes", "index:split_index"),
+            "split": Verb("cut an index into ranges, for a Ray cluster", "index:split_index"),
             "update": Verb("add passages to a retriever folder, remove passages, merge", "index:update"),
         },
     ),

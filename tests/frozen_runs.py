@@ -394,9 +394,8 @@ def training(place: Place) -> Any:
 
 
 def _chain_training(place: Place, output: Path) -> Any:
-    """A causal model with a teacher and a margin."""
-    more = [f"--data.teacher={place.dense}", "--model.margin=1", "--mine.passages=2"]
-    called(*chain_options(place.llama.parent, output, *more))
+    """A causal model with a teacher."""
+    called(*chain_options(place.llama.parent, output, f"--data.teacher={place.dense}"))
     return curve(output, "train_loss", "dev_loss", "dev_recall")
 
 

@@ -26,9 +26,7 @@ from grls.cli import VERBS, main
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
-from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import load_tokenizer, train_tokenizer
-from grls.retrieve.dense import DenseRetriever
 
 ROOT = Path(__file__).parents[1]
 STAGES = ("memorise", "retrieve")
@@ -266,7 +264,6 @@ QUOTES = (*SHORT, "--quotes.limit=2", "--quotes.max_new_tokens=6", "--quotes.bea
 SWAPS: dict[str, tuple[str, ...]] = {
     "riches": QUOTES, "causal": (CAUSAL, ALONE), "spans": (CAUSAL, ALONE), "beside": BESIDE,
     "spans-beside": BESIDE, "causal-mixed": HOPS, "spans-hops": HOPS, "spans-pseudo": HOPS,
-    "spans-memories": (CAUSAL, "--data.mix.size=32", "--data.batch_size=4"),
     "spans-rescore": (*RESCORE, "--model.freeze_layers=0"),
     "hops-rescore": (*RESCORE, "--model.freeze_layers=0"), "query-generator": SHORT, "mixed": (),
 }  # fmt: skip
@@ -276,7 +273,6 @@ LIKE_OTHERS = ("spans-beside", "causal-mixed", "spans-pseudo", "hops-rescore")
 USED = "logs/version_0/config.yaml"
 WRITTEN = {
     "spans": (("model/spans.json", '"words": 8'), (USED, "words: 8 drawn: 6")),
-    "spans-memories": ((USED, "teach_memories: true"),),
     "spans-rescore": (("model/rescore.json", '"tokens": 128'),),
     "hops-rescore": (("model/rescore.json", '"tokens": 128'),),
     "entailmentbank-wt spans-rescore": ((USED, "passages: 10 depth: 60"),),
@@ -309,11 +305,6 @@ def test_shipped_trainings(run: str, name: str, workplace: Path) -> None:
         memorise = ["--config=configs/memorise.yaml", f"--output=runs/{name}/memorise"]
         given = [f"--data.data=data/{name}", *tiny_model(f"data/{name}")]
         assert main(["train", "memorise", *memorise, *given, *QUICK]) == 0
-    if run == "spans-memories":  # an encoder that has learned nothing in the place of the teacher
-        biencoder = BiEncoderModel.load(str(tiny_bert(workplace / "bert")), device="cpu")
-        DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(runs / "biencoder-retriever")
-        near = [f"--retriever={runs / 'biencoder-retriever'}", f"--output={runs / 'near.safetensors'}"]
-        assert main(["prepare", "neighbours", f"--data={data}", *near, "--device=cpu"]) == 0
     train(name, run, *swaps, *QUICK)
     model = runs / run / "model"
     assert (model / "config.json").is_file()

@@ -153,7 +153,7 @@ def test_no_text_of_the_library_names_options_as_a_shell_does() -> None:
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w.]*\w")
 TRAININGS = (
-    *("--data.", "--model.", "--trainer.", "--checkpoint.", "--recall.", "--mine.", "--quotes.", "--last."),
+    *("--data.", "--model.", "--trainer.", "--checkpoint.", "--recall.", "--quotes.", "--last."),
     "--ckpt_path",
 )
 """The options of ``grls train``, which Lightning parses."""

@@ -14,6 +14,7 @@ from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit
 from grls.errors import ConfigError
 from grls.io.ending import needing
+from grls.io.files import is_temporary
 from grls.models.option_names import Device, PrecisionName
 from grls.retrieve.registry import Opening
 
@@ -119,13 +120,13 @@ class HaystackRetriever:
         """The component as data; a retriever is its folder.
 
         Raises:
-            ConfigError: The folder is temporary.
+            ConfigError: The retriever has no folder that stays.
         """
         folder = self.retriever.folder if isinstance(self.retriever, Searcher) else self.retriever
-        if isinstance(self.retriever, Searcher) and self.retriever.held_folder.path_is_temporary:
+        if folder is None or is_temporary(folder):
             raise ConfigError(
-                f"{folder} is temporary and goes with its retriever; a pipeline that is saved needs a folder "
-                "that stays: save the retriever, and open its folder."
+                "the retriever is in memory, or its folder is temporary; a pipeline that is saved needs a "
+                "folder that stays: save the retriever, and open its folder."
             )
         options = {"top_k": self.top_k, "filters": self.filters, "where": self.where}
         opening = {"device": self.opening.device, "precision": self.opening.precision}

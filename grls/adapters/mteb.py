@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from grls.adapters.documents import is_blank, parted
@@ -20,8 +21,7 @@ from grls.data.inputs.tables import short_repr
 from grls.data.types import Passage, Query
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, MismatchError
-from grls.evaluation.metrics.averages import mean
-from grls.evaluation.metrics.complete_recall import complete_recall
+from grls.evaluation.metrics import complete_recall, means
 from grls.io.ending import needing
 from grls.io.progress import counted
 from grls.retrieve.base import Retriever
@@ -149,7 +149,7 @@ class MTEBTask(AbsTaskRetrieval):
     """A split of a data set on disk as a retrieval task of MTEB.
 
     Recall, nDCG, MAP and precision are MTEB's of each query, averaged without its rounding to five digits;
-    ``complete_recall_at_k`` is :mod:`grls.evaluation.metrics.complete_recall` beside them.
+    ``complete_recall_at_k`` is :func:`grls.evaluation.metrics.complete_recall` beside them.
 
     Args:
         data: The folder, in BEIR's layout (:mod:`grls.data.dataset`).
@@ -222,12 +222,13 @@ class MTEBTask(AbsTaskRetrieval):
         """The scores that are unrounded or MTEB has not; see its method of this name."""
         names = {"recall": "recall", "ndcg": "ndcg_cut", "map": "map_cut", "precision": "P"}
         exact = {
-            f"{name}_at_{k}": mean(row[f"{measure}_{k}"] for row in scores.values())
+            f"{name}_at_{k}": fmean(row[f"{measure}_{k}"] for row in scores.values())
             for name, measure in names.items()
             for k in self.k_values
         }
         ids = [sorted(found, key=found.get, reverse=True) for found in results.values()]
-        complete = complete_recall(ids, [relevant(qrels[query]) for query in results], self.k_values)
+        gold = [relevant(qrels[query]) for query in results]
+        complete = means(complete_recall, ids, gold, ks=self.k_values)
         return exact | {measure.replace("@", "_at_"): value for measure, value in complete.items()}
 
 

@@ -12,7 +12,7 @@ from jinja2 import TemplateError
 from grls.data.codec import foreign_ids
 from grls.data.spelling import encoded_texts, turn_markers
 from grls.errors import ConfigError
-from grls.io.files import exclusive
+from grls.io.locks import exclusive
 
 Turns = Sequence[tuple[str, str]]
 """Pairs of question and answer, in order."""

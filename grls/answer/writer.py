@@ -30,7 +30,8 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, first_queries, read_split
 from grls.data.types import Query
 from grls.errors import ConfigError, at_least
-from grls.io.files import exclusive, refuse_unwritable
+from grls.io.files import refuse_unwritable
+from grls.io.locks import exclusive
 from grls.models.base import cache_argument, positions_in
 from grls.models.load.language import end_tokens, model_fingerprint
 from grls.models.load.opening import refuse_larger_tokenizer

@@ -115,7 +115,7 @@ def experiment(
     def found(system: Any, asked: Sequence[Query]) -> list[Any]:
         if not isinstance(system, Searcher):
             return list(system.search([query.text for query in asked], depth + bool(own)))
-        with system.lock, system.held_folder.named("a system"):
+        with system.lock:
             results = retrieve_results(system.retriever, asked, depth, [None] * len(asked), own)
         return [result.hits for result in results]
 

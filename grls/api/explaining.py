@@ -101,7 +101,7 @@ class ExplainedQuery(Sequence[ExplainedPassage]):
 
 def explain_query(
     retriever: Retriever,
-    folder: Path,
+    folder: Path | None,
     query: str | Query,
     gold: str | int | Collection[str | int] | None,
     depth: int,
@@ -126,7 +126,7 @@ def explain_query(
 
 
 def _query_and_gold(
-    folder: Path, query: str | Query, gold: str | int | Collection[str | int] | None, corpus: Corpus
+    folder: Path | None, query: str | Query, gold: str | int | Collection[str | int] | None, corpus: Corpus
 ) -> tuple[Query, list[str]]:
     """The query, and its gold passages in order."""
     queries_of([query])
@@ -138,7 +138,7 @@ def _query_and_gold(
         if not order:
             raise DataError(f"the query {query.id!r} has no evidence; name its gold passages: gold=[…].")
         return query, order
-    data = data_beside(folder)
+    data = None if folder is None else data_beside(folder)
     known = {} if data is None else {row.id: row for row in read_queries(data)}
     if data is not None and query in known:
         row = known[query]
@@ -155,8 +155,9 @@ def _query_and_gold(
         return Query(TEXT_ALONE, query), named
     if data is None:
         raise DataError(
-            f"there is no folder {DATA} with queries in {folder} or beside it (`grls fit` leaves one), so "
-            f"{query!r} is the text of a query, and no gold passage is known; name them: gold=[…]."
+            f"there is no folder {DATA} with queries in {folder or 'this retriever'} or beside it (`grls "
+            f"fit` leaves one), so {query!r} is the text of a query, and no gold passage is known; name "
+            "them: gold=[…]."
         )
     close = get_close_matches(query, known, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""

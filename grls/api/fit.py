@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -9,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grls.api.generator import USUAL_NAMES, SplitNames, given_splits
-from grls.api.searcher import HeldFolder, Searcher
+from grls.api.searcher import Searcher
 from grls.data.inputs.arguments import checked_options
 from grls.data.inputs.entries import corpus_of
 from grls.data.inputs.gold import write_splits
 from grls.data.inputs.tables import existing_path
 from grls.fitting.options import FitOptions
-from grls.retrieve.registry import Opening, load_retriever
+from grls.io.files import TemporaryFolder, folder_for, is_temporary, saying
+from grls.retrieve.registry import Opening
 
 if TYPE_CHECKING:
     from grls.fitting.result import Fitted
@@ -30,7 +32,7 @@ class FitResult:
         device: Where the retriever is opened.
     """
 
-    def __init__(self, fitted: Fitted, folder: HeldFolder, device: str):
+    def __init__(self, fitted: Fitted, folder: str | os.PathLike[str], device: str):
         self.run = fitted
         self._folder = folder
         self._device = device
@@ -38,8 +40,7 @@ class FitResult:
     @cached_property
     def retriever(self) -> Searcher:
         """The retriever that is kept; it opens when it is asked for first."""
-        opening = Opening(self._device)
-        return Searcher(load_retriever(self.output, opening), self._folder, opening)
+        return Searcher.opened(self._folder, Opening(self._device))
 
     @property
     def output(self) -> Path:
@@ -62,7 +63,7 @@ class FitResult:
         return self.run.metrics
 
     def __repr__(self) -> str:
-        folder = "" if self._folder.path_is_temporary else repr(str(self.output))
+        folder = "" if is_temporary(self.output) else repr(str(self.output))
         return f"{type(self).__name__}({folder})\n{self.run.text()}"
 
 
@@ -106,18 +107,21 @@ def fit(
     chosen = FitOptions(budget, **options)
     from grls.fitting.run import fit_dataset  # torch, which takes seconds
 
-    folder, held = HeldFolder(output), HeldFolder()  # the latter holds the data set of Python objects
-    with folder.named("fit", {held.path / "data": "the data"}):
+    folder = folder_for(output)
+    with saying("fit", folder):
         source = None
         if queries is None and gold is None and dev is None and test is None:
             source = existing_path(corpus, "corpus")
         if source is not None and source.is_dir():
-            data, name = source, None
-        else:
-            data, name = held.path / "data", "Python objects"
-            passages = corpus_of(corpus)
-            names = SplitNames(chosen.train_split, chosen.dev_split, chosen.test_split)
-            write_splits(data, passages, given_splits(corpus, passages, queries, gold, dev, test, names))
-            train, dev, test = USUAL_NAMES
-            chosen = replace(chosen, train_split=train, dev_split=dev, test_split=test)
-        return FitResult(fit_dataset(str(data), folder.path, chosen, name=name), folder, chosen.device)
+            fitted = fit_dataset(str(source), Path(folder), chosen, name=None)
+            return FitResult(fitted, folder, chosen.device)
+        passages = corpus_of(corpus)
+        names = SplitNames(chosen.train_split, chosen.dev_split, chosen.test_split)
+        splits = given_splits(corpus, passages, queries, gold, dev, test, names)
+        train, dev, test = USUAL_NAMES
+        chosen = replace(chosen, train_split=train, dev_split=dev, test_split=test)
+        place = TemporaryFolder()
+        with saying("the data", place):
+            write_splits(Path(place), passages, splits)
+            fitted = fit_dataset(os.fspath(place), Path(folder), chosen, name="Python objects")
+        return FitResult(fitted, folder, chosen.device)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from grls.api.opening import build_searcher
-from grls.api.searcher import HeldFolder, Searcher, member_names
+from grls.api.searcher import Searcher, folder_of
 from grls.data.corpus import Corpus
 from grls.data.dataset import has_qrels
 from grls.data.inputs.arguments import Count, checked, checked_options, options_of
@@ -21,7 +23,7 @@ from grls.data.inputs.tables import existing_path, json_value, short_repr
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.ending import require
-from grls.io.files import sha256
+from grls.io.files import TemporaryFolder, folder_for, saying, sha256
 from grls.io.recipes import recipe_values
 from grls.models.load.base_models import find_encoder, find_writer
 from grls.models.load.opening import language_source
@@ -65,7 +67,7 @@ class Generator:
         self.name = str(name)
         self.layers = layers
         self.results: dict[str, TrainingResult] = {}
-        self._held_folder: HeldFolder | None = None
+        self._held: object = None  # a temporary folder of the model
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -130,20 +132,21 @@ class Generator:
         options = options or {}
         self._refuse_unfit(stages, options, teacher is not None)
         data = training_data(corpus, queries, gold, dev)
-        target = HeldFolder(output)
+        target = folder_for(output)
 
         from grls.models.load.opening import open_config
         from grls.train.cli import run_stage
         from grls.train.core.checkpoints import refuse_unfinished
 
         # Earlier stages have folders in the output, which is that of the last one.
-        folders = [*(target.path / stage.stage for stage in stages[:-1]), target.path]
-        results: dict[str, TrainingResult] = {}
-        with target.named("Generator.fit"):
+        place, results = Path(target), dict[str, TrainingResult]()
+        folders = [*(place / stage.stage for stage in stages[:-1]), place]
+        taught_by = nullcontext() if teacher is None else folder_of(teacher)
+        with saying("Generator.fit", target), taught_by as teacher_folder:
             if not resume:
                 for folder in folders:
                     refuse_unfinished(str(folder), warn=False)
-            dataset, begun, model = place_data(data, target.path, resume), monotonic(), self._model.name
+            dataset, begun, model = place_data(data, place, resume), monotonic(), self._model.name
             for n, (stage, folder) in enumerate(zip(stages, folders, strict=True)):
                 before, model = model, str(folder / "model")
                 last, written = folder / "checkpoints" / "last.ckpt", folder / "model" / "config.json"
@@ -170,8 +173,8 @@ class Generator:
                         source, more = language_source(self._model.name)
                         layers = self.layers or int(open_config(source, **more).num_hidden_layers)
                         settings["model.freeze_layers"] = min(12, 2 * layers // 5)
-                if teacher is not None:
-                    (settings["data.teacher"],) = member_names([teacher])
+                if teacher_folder is not None:
+                    settings["data.teacher"] = teacher_folder
                 for option, value in options.items():
                     first, _, rest = option.partition(".")
                     if first == stage.stage or first not in STAGES:
@@ -182,12 +185,11 @@ class Generator:
                 results[stage.stage] = run_stage(
                     stage.stage, settings, stage.layers, max_seconds=seconds, meter=meter
                 )
-        trained = Generator(target.path / "model")
-        trained.results, trained._held_folder = results, target
+        trained = Generator(place / "model")
+        trained.results, trained._held = results, target
         return trained
 
     def _refuse_unfit(self, stages: Sequence[RecipeStage], options: Mapping[str, Any], taught: bool) -> None:
-        """Refuse (ConfigError) options, a teacher or a model that do not fit the stages of a recipe."""
         names = [stage.stage for stage in stages]
         for name in options:
             stage, _, rest = name.partition(".")
@@ -234,10 +236,9 @@ class Generator:
         names = {field.name for field in fields(LimitOptions)}
         limits = LimitOptions(**{name: value for name, value in options.items() if name in names})
         index = IndexOptions(**{name: value for name, value in options.items() if name not in names})
-        folder = HeldFolder(output)
-        building = Building(str(folder.path), "generative", index, limits, device=device)
-        with folder.named("Generator.index"):
-            return build_searcher(self.name, corpus, folder, building)
+        folder = folder_for(output)
+        building = Building(os.fspath(folder), "generative", index, limits, device=device)
+        return build_searcher(self.name, corpus, folder, building)
 
 
 class BiEncoder:
@@ -280,7 +281,7 @@ class BiEncoder:
         self.max_tokens = max_tokens
         self.similarity = similarity
         self.results: dict[str, TrainingResult] = {}
-        self._held_folder: HeldFolder | None = None
+        self._held: object = None  # a temporary folder of the model
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -346,19 +347,18 @@ class BiEncoder:
         fit = options_of(BiEncoderOptions, settings, "BiEncoder.fit")
         if resume and output is None:
             raise ConfigError("resume needs output, the folder of the run to resume.")
-        (miner,) = member_names([negatives])
         data = training_data(corpus, queries, gold, dev)
-        folder = HeldFolder(output)
+        folder = folder_for(output)
 
         from grls.train.biencoder.run import run_biencoder
         from grls.train.core.checkpoints import refuse_unfinished
 
-        with folder.named("BiEncoder.fit"):
+        with saying("BiEncoder.fit", folder), folder_of(negatives) as miner:
             if not resume:  # before its data are replaced
-                refuse_unfinished(str(folder.path), warn=False, model="modules.json")
+                refuse_unfinished(os.fspath(folder), warn=False, model="modules.json")
             result = run_biencoder(
-                data=place_data(data, folder.path, resume),
-                output=str(folder.path),
+                data=place_data(data, Path(folder), resume),
+                output=os.fspath(folder),
                 source=self.name,
                 kind=self.kind,
                 max_tokens=self.max_tokens or max_tokens,
@@ -370,7 +370,7 @@ class BiEncoder:
                 meter=meter,
             )
         trained = BiEncoder(result.model)
-        trained.results, trained._held_folder = {"biencoder": result}, folder
+        trained.results, trained._held = {"biencoder": result}, folder
         return trained
 
     @checked
@@ -390,17 +390,16 @@ class BiEncoder:
             DataError: The corpus is malformed.
             WriteError: The folder cannot be written.
         """
-        folder = HeldFolder(output)
+        folder = folder_for(output)
         building = Building(
-            str(folder.path),
+            os.fspath(folder),
             "st5" if self.kind == "st5" else "dense",
             limits=LimitOptions(input=self.max_tokens),
             batch_size=batch_size,
             device=device,
             similarity=self.similarity,
         )
-        with folder.named("BiEncoder.index"):
-            return build_searcher(self.name, corpus, folder, building)
+        return build_searcher(self.name, corpus, folder, building)
 
 
 _HOPS: Mapping[str, Any] = MappingProxyType({"data.multistep": None})
@@ -498,16 +497,8 @@ DATA = "data"
 def training_data(corpus: Any, queries: Any, gold: Any, dev: Any) -> tuple[Corpus, dict[str, Gold]]:
     """Read and check the data of a training: the corpus, and the splits ``train`` and ``dev``.
 
-    Args:
-        corpus: See :func:`~grls.data.inputs.entries.corpus_of`.
-        queries: See :func:`~grls.data.inputs.gold.gold_of`; None: those of the data set folder ``corpus``.
-        gold: The same; for the queries of a data set folder the name of a split; None: ``train``, or the
-            evidence of the queries where the folder has no qrels.
-        dev: A pair of queries and gold, or the name of a split; None: the split ``dev`` of the folder of the
-            queries, or else some of the training queries.
-
-    Raises:
-        DataError: Something is malformed, or a gold passage is not in the corpus.
+    Arguments are those of :meth:`Generator.fit`. The gold of a data set folder's queries is its split
+    ``train``, or their evidence where the folder has no qrels.
     """
     passages = corpus_of(corpus)
     splits = given_splits(corpus, passages, queries, gold, dev)
@@ -541,24 +532,10 @@ def given_splits(
     test: Any = None,
     names: SplitNames = USUAL_NAMES,
 ) -> dict[str, Gold]:
-    """The splits that the user gives: ``train``, ``dev`` and ``test`` -> queries with their gold passages.
+    """The splits that the user gives, ``train``, ``dev`` and ``test``, or those of a data set folder.
 
-    Args:
-        corpus: The argument that the corpus was read from.
-        passages: The corpus.
-        queries: See :func:`training_data`.
-        gold: See :func:`training_data`.
-        dev: See :func:`training_data`.
-        test: The same for the split ``test``.
-        names: The names of the splits in a data set folder, where the arguments are None.
-
-    Returns:
-        The splits; those of a data set folder where the arguments are None. Empty without queries.
-
-    Raises:
-        ConfigError: A split of a folder is named, and there is no folder, or the split is given otherwise.
-        DataError: Something is malformed, or there is gold, or there are dev queries, without queries to
-            learn from.
+    ``corpus`` is the argument that ``passages`` were read from; other arguments are as of
+    :meth:`Generator.fit`. Without queries there are none, and gold or dev queries are refused.
     """
     folder = existing_path(corpus if queries is None else queries, "corpus or queries")
     if folder is not None and not (folder / "queries.jsonl").is_file():
@@ -630,8 +607,8 @@ def place_data(data: tuple[Corpus, dict[str, Gold]], output: Path, resume: bool)
     if not (resume and folder.is_dir()):
         write_splits(folder, *data)
         return str(folder)
-    temporary = HeldFolder()
-    new = temporary.path / DATA
+    place = TemporaryFolder()
+    new = Path(place) / DATA
     write_splits(new, *data)
     for file in sorted(file.relative_to(new) for file in new.rglob("*") if file.is_file()):
         if not (folder / file).is_file() or sha256(folder / file) != sha256(new / file):

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from grls.api.searcher import HeldFolder, Searcher, argument_names, member_names
+from grls.api.searcher import Searcher, member
 from grls.data.inputs.arguments import Count, checked, checked_options
 from grls.data.inputs.entries import corpus_of
 from grls.data.inputs.tables import existing_path
 from grls.data.words import Analyzer
 from grls.errors import ConfigError
 from grls.io.ending import quiet
-from grls.io.files import refuse_unusable
+from grls.io.files import TemporaryFolder, refuse_unusable
 from grls.models.option_names import Device, PrecisionName
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.bm25_options import BM25Options, Variant
-from grls.retrieve.compose import compose_fusion
+from grls.retrieve.compose import fusion_of
 from grls.retrieve.fusion.retriever import Fusion, Method
 from grls.retrieve.hub_names import is_on_the_hub
-from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.registry import Opening
 from grls.retrieve.spec import MANIFEST
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def load(
         name, opening = download(str(name), revision), replace(opening, verify=True)
     elif revision is not None:
         raise ConfigError(f"{name} is no repository on the hub, so it has no revision: leave revision out.")
-    return Searcher(load_retriever(name, opening), name, opening)
+    return Searcher.opened(name, opening)
 
 
 class BM25(Searcher):
@@ -77,7 +78,7 @@ class BM25(Searcher):
         method: The variant of BM25.
         analyzer: Splits texts into words; None: by the language that is guessed from the passages.
         output: The retriever folder, which ``grls.load`` opens; an earlier one there is replaced; None: it
-            is in memory, and in a temporary folder once another call needs one.
+            is in memory.
 
     Raises:
         ConfigError: An option is out of range, or ``output`` holds something else.
@@ -99,13 +100,10 @@ class BM25(Searcher):
         options = BM25Options(k1, b, method)
         if output is not None:
             refuse_unusable(output, MANIFEST)
-        folder = HeldFolder(output)
-        with folder.named("BM25"):
-            retriever = BM25Retriever(corpus_of(corpus), **asdict(options), analyzer=analyzer)
-            folder.fill = retriever.save_pretrained
-            if output is not None:
-                retriever.save_pretrained(output)
-        super().__init__(retriever, folder)
+        retriever = BM25Retriever(corpus_of(corpus), **asdict(options), analyzer=analyzer)
+        if output is not None:
+            retriever.save_pretrained(output)
+        super().__init__(retriever, output)
 
 
 @checked_options(Fusion)
@@ -129,26 +127,24 @@ def fuse(
         depth: Number of hits of each retriever that give scores (``rrf``, ``sum``); None: 20.
         length: Length of a fused chain: ``mean``, ``min`` or ``max`` of the lengths, or the number of the
             member, from 0, whose length it has.
-        output: The folder to write; None: a temporary folder.
+        output: The folder to write; None: the result is in memory.
         options: Other options of :class:`~grls.retrieve.fusion.retriever.Fusion`.
 
     Raises:
         ConfigError: An option cannot be used, or there is no searcher among the members.
         MismatchError: The members are over different corpora.
     """
-    members = [member for member in searchers if isinstance(member, Searcher)]
-    if not members or len(searchers) < 2:
+    at_hand = [one for one in searchers if isinstance(one, Searcher)]
+    if not at_hand or len(searchers) < 2:
         raise ConfigError(
             "fuse: searchers must be a list of at least two retrievers, one of them a searcher: open a "
             "folder with grls.load(folder)."
         )
     fusion = Fusion(method=method, weights=None if weights is None else tuple(weights), **options)
-    arguments = (member_names(searchers), fusion, depth, length)
-    names = argument_names("searchers", searchers)
-    return members[0].composed("fuse", compose_fusion, arguments, members, output, names)
+    return at_hand[0].composed("fuse", fusion_of([*map(member, searchers)], fusion, depth, length), output)
 
 
-def build_searcher(model: str, corpus: Any, folder: HeldFolder, building: Building) -> Searcher:
+def build_searcher(model: str, corpus: Any, folder: str | os.PathLike[str], building: Building) -> Searcher:
     """Build a retriever folder from a model and a corpus, and open it; ``building`` names the same folder.
 
     Raises:
@@ -159,11 +155,11 @@ def build_searcher(model: str, corpus: Any, folder: HeldFolder, building: Buildi
     from grls.retrieve.build import build  # the hub and models, which take a second
 
     quiet()
-    refuse_unusable(folder.path, MANIFEST)
-    path, temporary = existing_path(corpus, "corpus"), HeldFolder()
+    refuse_unusable(Path(folder), MANIFEST)
+    path = existing_path(corpus, "corpus")
     if path is None:
-        path = temporary.path / "corpus.jsonl"
+        place = TemporaryFolder()
+        path = Path(place) / "corpus.jsonl"
         corpus_of(corpus).write(path)
     log.info("%s", build(model, str(path), building))
-    opening = Opening(building.device)
-    return Searcher(load_retriever(folder.path, opening), folder, opening)
+    return Searcher.opened(folder, Opening(building.device))

@@ -7,18 +7,15 @@ imported when they are used.
 
 from __future__ import annotations
 
+import asyncio
 import os
-import re
-import tempfile
-import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import cached_property
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from grls.api.streaming import Batches, StreamedHop, stream_hops, with_texts
+from grls.api.streaming import StreamedHop, stream_hops, with_texts
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, passage_queries
 from grls.data.filters import Filter, Only, both, where
@@ -27,12 +24,18 @@ from grls.data.inputs.entries import SOURCE, corpus_of
 from grls.data.inputs.gold import gold_of
 from grls.data.inputs.tables import existing_path
 from grls.data.types import Hit, Query
-from grls.errors import ConfigError, DataError, GrlsError, WriteError
-from grls.io.files import NEW, is_temporary, refuse_unusable, temporary
+from grls.errors import ConfigError, DataError
+from grls.io.files import (
+    NOT_PICKLED,
+    TemporaryFolder,
+    folder_for,
+    is_temporary,
+    refuse_unusable,
+    saying,
+)
 from grls.io.progress import counted
-from grls.retrieve.base import Description, Retriever, single_steps, untuned_fingerprint
-from grls.retrieve.compose import compose_hops, compose_hybrid, compose_rescored
-from grls.retrieve.generative.options import USUAL_SEARCH
+from grls.retrieve.base import Description, Retriever, untuned_fingerprint
+from grls.retrieve.compose import compose, hops_of, hybrid_of, rescored_of, write
 from grls.retrieve.hits import search_hits
 from grls.retrieve.hops.options import HopOptions, HopSteps
 from grls.retrieve.hub_names import CardOptions, is_hub_name
@@ -40,7 +43,7 @@ from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import PASSAGES, Rereading
-from grls.retrieve.spec import CHECKSUMS, MANIFEST, followed, read_spec
+from grls.retrieve.spec import CHECKSUMS, MANIFEST, Member, Part, followed
 from grls.tune.options import TuneOptions
 
 if TYPE_CHECKING:
@@ -51,53 +54,72 @@ Ids = Collection[str | int]
 
 
 class Searcher:
-    """A retriever that is ready to search, to be composed with others, and to be kept.
+    """A retriever that is ready to search, to be composed with others, and to be saved.
 
-    A composite is another searcher; its folder names the folders of its members and opens them anew. Threads
-    may share a searcher: their searches take turns, and the results are those of a search alone. A searcher
-    can be pickled and copied: it is opened again from its folder, which must stay; a copy in the same process
-    holds a temporary folder as well.
+    A composite is another searcher. It searches with the retrievers that its members hold, so weights are in
+    memory once, and the members stay usable. Threads may share a searcher: their searches take turns, and the
+    results are those of a search alone. A searcher of a folder can be pickled: it is opened again from its
+    folder, which must stay.
 
     Args:
         retriever: The retriever.
-        folder: The folder that it was opened from; a :class:`~grls.api.searcher.HeldFolder` is held as
-            long as the searcher.
-        opening: The options of opening; composites open the retriever again with them.
+        folder: The folder that it was opened from; None: it is in memory alone.
+        opening: The options of opening, for members that are named by their folders.
+        spec: See :class:`~grls.retrieve.spec.Part`.
     """
 
-    def __init__(self, retriever: Retriever, folder: str | Path | HeldFolder, opening: Opening | None = None):
-        self.retriever = retriever
-        self.held_folder = folder if isinstance(folder, HeldFolder) else HeldFolder(folder)
+    def __init__(
+        self,
+        retriever: Retriever,
+        folder: str | os.PathLike[str] | None = None,
+        opening: Opening | None = None,
+        spec: dict[str, Any] | None = None,
+    ):
+        self.part = Part(retriever, folder, spec)
         self.opening = opening or Opening()
         self.lock = RLock()
-        self._batches = Batches()
+
+    @classmethod
+    def opened(cls, folder: str | os.PathLike[str], opening: Opening) -> Searcher:
+        """The searcher of a folder; errors do not name the corpus in a temporary one by its path."""
+        retriever = load_retriever(Path(folder), opening)
+        if is_temporary(Path(folder)):
+            retriever.corpus.source = "the corpus"
+        return Searcher(retriever, folder, opening)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle: the folder and the options of opening, since unpickling opens the folder."""
-        return {"folder": self.held_folder, "opening": self.opening}
+        if self.folder is None or is_temporary(self.folder):
+            raise ConfigError(f"what is in memory or {NOT_PICKLED}")
+        return {"folder": self.folder.absolute(), "opening": self.opening}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         folder, opening = state["folder"], state["opening"]
-        Searcher.__init__(self, load_retriever(folder.path, opening), folder, opening)
+        Searcher.__init__(self, load_retriever(folder, opening), folder, opening)
 
     def __copy__(self) -> Self:
-        """A searcher of its own over the same retriever, which also holds a temporary folder."""
+        """A searcher of its own over the same retriever."""
         copy = object.__new__(type(self))
-        Searcher.__init__(copy, self.retriever, self.held_folder, self.opening)
+        Searcher.__init__(copy, self.retriever, self.part.given, self.opening, self.part.spec)
         return copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.__copy__()  # a search changes nothing in a retriever
 
     def __repr__(self) -> str:
-        folder = "" if self.held_folder.path_is_temporary else f"{str(self.folder)!r}: "
+        named = self.folder is not None and not is_temporary(self.folder)
         content = f"{self.describe().name}, {counted(len(self.corpus), 'passage')}"
-        return f"{type(self).__name__}({folder}{content})"
+        return f"{type(self).__name__}({f'{str(self.folder)!r}: ' if named else ''}{content})"
 
     @property
-    def folder(self) -> Path:
-        """The folder that it was opened from; one in memory is written to a temporary folder at first use."""
-        return self.held_folder.path
+    def retriever(self) -> Retriever:
+        """The retriever."""
+        return self.part.retriever
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder that it was opened from, or written to; None: it is in memory alone."""
+        return None if self.part.given is None else Path(self.part.given)
 
     @property
     def corpus(self) -> Corpus:
@@ -108,11 +130,15 @@ class Searcher:
         """The system, the meaning of its scores, its options and members."""
         return self.retriever.describe()
 
-    def reopen(self) -> None:
-        """Open the folder again, as after its options have changed; a running search keeps its retriever."""
-        retriever = load_retriever(self.folder, self.opening)
-        with self.lock:
-            self.retriever = retriever
+    @contextmanager
+    def on_disk(self) -> Iterator[Path]:
+        """The folder; of a searcher in memory a temporary one, until the block ends."""
+        place = self.part.given
+        if place is None:
+            place = TemporaryFolder()
+            write(self.part, place, link=True)
+        with saying("this retriever", place):
+            yield Path(place)
 
     @overload
     def search(
@@ -164,15 +190,8 @@ class Searcher:
     async def asearch(
         self, queries: Any, k: Count = 10, *, where: str | None = None, allow: Ids | None = None
     ) -> list[Hit] | list[list[Hit]]:
-        """:meth:`search` in asynchronous code; requests that come in at the same time form a batch.
-
-        Requests of one ``k`` and one filter form a batch. A request that fails or is cancelled does not
-        disturb the others. A thread searches, which starts with the first request and ends with the searcher.
-        """
-        allowed = filter_of(where, allow)
-        hits = await self._batches.ask(self._search, _listed(queries), k, allowed)
-        rankings = with_texts(hits, self.corpus)
-        return rankings[0] if isinstance(queries, str | Query) else rankings
+        """:meth:`search` in a thread, for asynchronous code; several queries of one call are one batch."""
+        return await asyncio.to_thread(self.search, queries, k, where=where, allow=allow)
 
     @checked
     def stream(
@@ -197,14 +216,13 @@ class Searcher:
         (checked_query,) = _listed(query)
         allowed = filter_of(where, allow)
 
-        def hops() -> Iterator[StreamedHop]:  # holds the searcher, and so its folder
-            with self.held_folder.named("this retriever"):
-                yield from stream_hops(self.retriever, checked_query, allowed, self.lock)
+        def hops() -> Iterator[StreamedHop]:  # holds the searcher, and so its temporary folder
+            yield from stream_hops(self.retriever, checked_query, allowed, self.lock)
 
         return hops()
 
     def _search(self, queries: Sequence[str | Query], k: int, allow: Filter | None) -> list[list[Hit]]:
-        with self.lock, self.held_folder.named("this retriever"):
+        with self.lock:
             return search_hits(self.retriever, queries, k, allow)
 
     @checked_options(PriorOptions)
@@ -220,7 +238,7 @@ class Searcher:
         Args:
             priors: Retrievers that score all passages: searchers or folders, or ``"bm25"``.
             weights: The weight of each prior; None: 1.
-            output: The folder to write; None: a temporary folder.
+            output: The folder to write; None: the result is in memory.
             options: See :class:`~grls.retrieve.hybrid.options.PriorOptions`.
 
         Raises:
@@ -232,14 +250,9 @@ class Searcher:
                 f"{counted(len(weights), 'weight')} for {counted(len(priors), 'prior')}: give one for each "
                 "prior."
             )
-        specs = [
-            PriorSpec(*pair)
-            for pair in zip(member_names(priors), weights or [1.0] * len(priors), strict=True)
-        ]
-        members = [self, *(prior for prior in priors if isinstance(prior, Searcher))]
-        names = {**self._named(), **argument_names("priors", priors)}
-        arguments = (self.folder, specs, PriorOptions(**options))
-        return self.composed("with_priors", compose_hybrid, arguments, members, output, names)
+        pairs = zip(map(member, priors), weights or [1.0] * len(priors), strict=True)
+        specs = [PriorSpec(prior, weight) for prior, weight in pairs]
+        return self.composed("with_priors", hybrid_of(self.part, specs, PriorOptions(**options)), output)
 
     @checked_options(HopOptions)
     def hops(
@@ -255,37 +268,37 @@ class Searcher:
         Args:
             max: Number of hops (fixed, ranked), or largest number (dynamic); None: see ``HopOptions``.
             steps: See :class:`~grls.retrieve.hops.options.HopOptions`.
-            output: The folder to write; None: a temporary folder.
+            output: The folder to write; None: the result is in memory.
             options: Other options of ``HopOptions``.
 
         Raises:
             ConfigError: An option cannot be used, or does not fit the retriever.
         """
-        arguments = (self.folder, HopOptions(max=max, steps=steps, **options))
-        return self.composed("hops", compose_hops, arguments, [self], output, self._named())
+        spec = hops_of(self.part, HopOptions(max=max, steps=steps, **options))
+        return self.composed("hops", spec, output)
 
     @checked_options(Rereading)
     def rescored(self, model: str | Path, *, output: str | Path | None = None, **options: Any) -> Searcher:
         """This retriever, with its best passages rescored by a cross-encoder.
 
         Args:
-            model: Folder or hub name of the cross-encoder; the new folder names it and holds no copy.
-            output: The folder to write; None: a temporary folder.
+            model: Folder or hub name of the cross-encoder; ``output`` names it and holds no copy.
+            output: The folder to write; None: the result is in memory.
             options: See :class:`~grls.retrieve.rescored.options.Rereading`.
 
         Raises:
             ConfigError: The model is no cross-encoder, or an option cannot be used.
         """
-        arguments = (self.folder, str(model), Rereading(**{"passages": PASSAGES, **options}))
-        names = {**self._named(), **argument_names("model", [model])}
-        return self.composed("rescored", compose_rescored, arguments, [self], output, names)
+        rereading = Rereading(**{"passages": PASSAGES, **options})
+        return self.composed("rescored", rescored_of(self.part, str(model), rereading), output)
 
     @checked_options(TuneOptions)
     def tune(self, queries: Any, gold: Any = None, **options: Any) -> Self:
         """Tune the retriever on development queries, and write the settings into its folder.
 
         Tuned are weights of priors or of a fusion, rescoring, hops, and where chains or rankings end. The
-        settings that are tried are printed with their gains. The searcher searches with the result.
+        settings that are tried are printed with their gains. The searcher searches with the result. One in
+        memory gets a temporary folder.
 
         Args:
             queries: Development queries, in any form of :func:`~grls.data.inputs.entries.queries_from`; not
@@ -304,23 +317,26 @@ class Searcher:
         from grls.tune.run import tune_folder
         from grls.tune.step import DevQueries
 
-        with self.held_folder.named("this retriever", self._named()):
-            grid = TuneOptions(**options)
-            folder = followed(self.folder)
-            if (folder / CHECKSUMS).is_file():
-                raise ConfigError(
-                    f"{folder} is a download from the hub, which stays as it is: save it to a folder of your "
-                    "own and tune that one, as in grls.load(retriever.save(FOLDER))."
-                )
-            joined = gold_of(gold, queries, self.corpus)
-            passages = [gold_passages(query, joined.qrels) for query in joined.queries]
-            own = passage_queries(joined.queries, joined.qrels, self.corpus)
-            dev = DevQueries("the queries given", "dev", joined.queries, passages, self.corpus, own)
-            retriever = self.retriever
-            if read_spec(folder).get("kind") != "hops":  # as the command opens it
-                retriever = single_steps(retriever)
-            tune_folder(folder, dev, grid, self.opening, untuned_fingerprint(retriever))
-        self.reopen()
+        grid = TuneOptions(**options)
+        joined = gold_of(gold, queries, self.corpus)
+        passages = [gold_passages(query, joined.qrels) for query in joined.queries]
+        own = passage_queries(joined.queries, joined.qrels, self.corpus)
+        dev = DevQueries("the queries given", "dev", joined.queries, passages, self.corpus, own)
+        place = self.part.given
+        if place is None:
+            place = TemporaryFolder()
+            write(self.part, place, link=True)
+        folder = followed(Path(place))
+        if (folder / CHECKSUMS).is_file():
+            raise ConfigError(
+                f"{folder} is a download from the hub, which stays as it is: save it to a folder of your own "
+                "and tune that one, as in grls.load(retriever.save(FOLDER))."
+            )
+        with saying("this retriever", place):
+            tune_folder(folder, dev, grid, self.opening, untuned_fingerprint(self.part.single_step))
+        retriever = load_retriever(folder, self.opening)
+        with self.lock:  # a running search keeps its retriever
+            self.part = Part(retriever, place, self.part.spec)
         return self
 
     @checked
@@ -353,15 +369,15 @@ class Searcher:
         """
         from grls.retrieve.update import Changes, update_folder
 
-        folder = HeldFolder(output)
-        with folder.named("updated", self._named()):
-            removed = list(dict.fromkeys(map(str, () if remove is None else remove)))
-            added = None if add is None else corpus_of(add, "add")
-            if added is None and not removed and not merge:
-                raise ConfigError("nothing to do: give passages to add, ids to remove, or merge=True.")
-            changes = Changes(added, removed, merge, self.opening.device, batch_size)
-            update_folder(self.folder, folder.path, changes)
-            return Searcher(load_retriever(folder.path, self.opening), folder, self.opening)
+        removed = list(dict.fromkeys(map(str, () if remove is None else remove)))
+        added = None if add is None else corpus_of(add, "add")
+        if added is None and not removed and not merge:
+            raise ConfigError("nothing to do: give passages to add, ids to remove, or merge=True.")
+        changes = Changes(added, removed, merge, self.opening.device, batch_size)
+        target = folder_for(output)
+        with self.on_disk() as folder:
+            update_folder(folder, Path(target), changes)
+        return Searcher.opened(target, self.opening)
 
     @checked
     def explain(
@@ -390,7 +406,7 @@ class Searcher:
         """
         from grls.api.explaining import explain_query
 
-        with self.lock, self.held_folder.named("this retriever", self._named()):
+        with self.lock:
             return explain_query(self.retriever, self.folder, query, gold, depth)
 
     @checked
@@ -409,14 +425,7 @@ class Searcher:
             ConfigError: The folder holds something else, or a member of the retriever.
             WriteError: The disk is full, or the folder cannot be written.
         """
-        from grls.retrieve.hub import pack_folder
-
-        held = self.held_folder
-        if held.fill is not None and "path" not in vars(held):  # in memory alone
-            held.fill(Path(folder))
-            return Path(folder)
-        with held.named("this retriever", self._named()):
-            pack_folder(self.folder, folder)
+        write(self.part, folder)
         return Path(folder)
 
     @checked_options(CardOptions)
@@ -442,54 +451,32 @@ class Searcher:
         card_options = CardOptions(**options)
         if not is_hub_name(name):
             raise ConfigError(f"expected the name of a repository as user/name, got {name!r}.")
-        return upload(self.folder, name, private, card_of(self.retriever, self.folder, name, card_options))
+        with self.on_disk() as folder:
+            return upload(folder, name, private, card_of(self.retriever, folder, name, card_options))
 
-    def composed(
-        self,
-        call: str,
-        compose: Callable[..., Retriever],
-        arguments: Sequence[Any],
-        members: Sequence[Searcher],
-        output: str | Path | None,
-        names: Mapping[Path, str],
-    ) -> Searcher:
-        """A searcher of a composite folder, which ``compose`` writes; it opens its members anew, from theirs.
-
-        A temporary folder goes with its process, so an output holds a copy of such a member.
-        ``names``: the folders of members -> their names in the ``call``, for errors.
-        """
-        if output is not None and any(map(is_temporary, names)):
-            from grls.retrieve.hub import pack_folder
-
+    def composed(self, call: str, spec: dict[str, Any], output: str | Path | None) -> Searcher:
+        """The searcher of a specification, in memory or in a new folder; errors begin with the ``call``."""
+        if output is not None:
             refuse_unusable(output, MANIFEST)
-            made = self.composed(call, compose, arguments, members, None, names)
-            with made.held_folder.named(call, names):
-                pack_folder(made.folder, output, link=True)
-            return Searcher(load_retriever(Path(output), self.opening), output, self.opening)
-        folder = HeldFolder(output, [member.held_folder for member in members])
-        with folder.named(call, names):
-            retriever = compose(folder.path, *arguments, USUAL_SEARCH, self.opening)
-            return Searcher(retriever, folder, self.opening)
-
-    def _named(self) -> dict[Path, str]:
-        return argument_names("this retriever", [self])
+        made = compose(spec, self.opening, call=call)
+        if output is not None:
+            write(made, output, link=True)
+        return Searcher(made.retriever, output, self.opening, made.spec)
 
 
-def member_names(members: Sequence[Searcher | str | Path]) -> list[str]:
-    """The folders of members."""
-    return [str(member.folder if isinstance(member, Searcher) else member) for member in members]
+def member(retriever: Searcher | str | Path) -> Member:
+    """A member of a composite: a retriever at hand, or the name of one."""
+    return retriever.part if isinstance(retriever, Searcher) else str(retriever)
 
 
-def argument_names(argument: str, members: Sequence[Searcher | str | Path]) -> dict[Path, str]:
-    """The folders of members -> their names in the call: the path, or the number among the arguments."""
-    names = {}
-    for number, member in enumerate(members):
-        name = f"{argument}[{number}]" if len(members) > 1 or argument == "priors" else argument
-        if isinstance(member, Searcher):
-            names[member.folder] = name if member.held_folder.path_is_temporary else str(member.folder)
-        else:
-            names[Path(member)] = str(Path(member))
-    return names
+@contextmanager
+def folder_of(retriever: Searcher | str | Path) -> Iterator[str]:
+    """The folder of a retriever for a call that opens it again, or its name."""
+    if isinstance(retriever, Searcher):
+        with retriever.on_disk() as folder:
+            yield str(folder)
+    else:
+        yield str(retriever)
 
 
 def _listed(queries: Any) -> list[Query]:
@@ -516,121 +503,3 @@ def filter_of(condition: str | None, allow: Ids | None) -> Filter | None:
     except ConfigError as error:
         raise ConfigError(f"where: {error.text}") from None
     return both(rule, None if allow is None else Only(frozenset(map(str, allow))))
-
-
-_PATH = re.compile(r"(?<![\w/.~-])(?:[^\s/:;,'\"()\[\]]*/)+[^\s/:;,'\"()\[\]]*[^\s/:;,'\"()\[\].]")
-"""A path with a separator, without the full stop of its sentence."""
-
-
-class HeldFolder:
-    """The folder of a new retriever, with the folders of its members.
-
-    A folder made without ``output`` is temporary. It is made when its path is first read, and removed with
-    this object, or at the end of the process; a forked process does not remove the folders of its parent. A
-    composite retriever holds the objects of its members, so their folders stay as long as it names them.
-    Folders that a killed process leaves are removed when the next temporary folder is made.
-
-    ``fill`` writes the content of a temporary folder when it is made; None: whoever reads the path does.
-    """
-
-    def __init__(self, output: str | Path | None = None, members: Sequence[HeldFolder] = ()):
-        self.path_is_temporary = output is None
-        self.members = tuple(members)
-        self.fill: Callable[[Path], None] | None = None
-        if output is not None:
-            self.path = Path(output)
-
-    @cached_property
-    def path(self) -> Path:
-        """The folder; WriteError if a temporary one cannot be made."""
-        stack = ExitStack()
-        try:
-            path = stack.enter_context(temporary(Path(tempfile.gettempdir()) / "grls")) / NEW
-            path.mkdir()
-        except OSError as error:
-            stack.close()
-            raise WriteError(
-                f"cannot make a temporary folder: {error}; free disk space, set TMPDIR to a folder that can "
-                "be written, or say where by output=."
-            ) from error
-        remove = weakref.finalize(self, stack.close)
-        try:
-            if self.fill is not None:
-                self.fill(path)
-        except BaseException:
-            remove()
-            raise
-        return path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """For pickle, which may be read in another working directory."""
-        if self.path_is_temporary:
-            raise ConfigError(
-                "what is in a temporary folder cannot be pickled: the folder goes with the object that made "
-                "it. Save it with save(folder), or make it with output=folder, and open that folder."
-            )
-        return HeldFolder, (self.path.absolute(),)
-
-    def __copy__(self) -> HeldFolder:
-        return self  # the folder goes with the last object that holds it
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> HeldFolder:
-        return self
-
-    @contextmanager
-    def named(self, call: str, names: Mapping[Path, str] | None = None) -> Iterator[None]:
-        """A context whose errors name folders as the caller does.
-
-        Where the library names ``../../tmp/x/grls.json``, the caller reads the name of the call that writes
-        this folder, or is about it; ``names`` has the names of other folders in the call.
-        """
-        try:
-            yield
-        except GrlsError as error:
-            if "path" not in vars(self):  # no temporary folder is made yet
-                raise
-            text, root = error.text, _plain(self.path)
-            folders = self._names("this retriever")
-            folders |= {_plain(folder): name for folder, name in (names or {}).items()}
-            if self.path_is_temporary:
-                folders[root] = call
-                for folder in (self.path, root, root.resolve()):
-                    if text.startswith(f"{folder / MANIFEST}: "):
-                        text = f"{call}: {text.partition(': ')[2]}"
-            text = _PATH.sub(lambda path: _called(path[0], root, folders), text)
-            error.args = (text, *error.args[1:])
-            raise
-
-    def _names(self, name: str) -> dict[Path, str]:
-        """The temporary folders of this object and of its members -> their names."""
-        names = {_plain(self.path): name} if self.path_is_temporary else {}
-        for member in self.members:
-            names |= member._names(f"a member of {name.removeprefix('a member of ')}")
-        return names
-
-
-def _called(path: str, root: Path, names: Mapping[Path, str]) -> str:
-    """The caller's name of a path, which may be relative to ``root``: that of its folder, or a plain path."""
-    if not path.startswith(("/", "..")) and root / path not in names and Path(path) not in names:
-        return path
-    plain, typed = _plain(root / path), _plain(Path(path))
-    known = any(typed.is_relative_to(folder) for folder in (root, *names))
-    if typed != plain and (known or (os.access(typed, os.F_OK) and not os.access(plain, os.F_OK))):
-        return os.path.normpath(path)  # relative to the working directory, as the caller has named a folder
-    for folder in (plain, *plain.parents):
-        if folder in names:
-            name, rest = names[folder], plain.relative_to(folder).as_posix()
-            if rest == ".":
-                return name
-            if "/" in name or Path(name).is_dir():
-                return f"{name}/{rest}"
-            return f"the corpus of {name}" if rest == "corpus.jsonl" else f"{rest} of {name}"
-    if ".." not in Path(path).parts:
-        return path
-    current = Path.cwd()
-    return str(plain.relative_to(current) if plain.is_relative_to(current) else plain)
-
-
-def _plain(folder: Path) -> Path:
-    """The absolute path of a folder, with its links as they are."""
-    return Path(os.path.normpath(folder.absolute()))

@@ -1,13 +1,10 @@
-"""The hops of a search as they are found, and searches in batches of requests."""
+"""The hops of a search as they are found."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
-from threading import Lock, RLock
-from typing import Any, NamedTuple, cast
+from threading import RLock
+from typing import NamedTuple, cast
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Filter
@@ -67,8 +64,8 @@ def stream_hops(
 ) -> Iterator[StreamedHop]:
     """The hops of a query, each as soon as it is known; the filter holds in every hop.
 
-    A retriever of single steps has one hop, its best passage. A retriever that ends rankings as sets, or
-    fuses chains, yields all hops at the end. ``lock`` is held while the retriever works, not between hops.
+    A retriever of single steps has one hop, its best passage. One that fuses chains yields all hops at the
+    end. ``lock`` is held while the retriever works, not between hops.
     """
     states, numbered = _states(retriever, query, allow), _in_hops(retriever)
     while True:
@@ -110,7 +107,6 @@ def _states(retriever: Retriever, query: str | Query, allow: Filter | None) -> I
 
 
 def _only(hits: Sequence[Hit]) -> SoFar:
-    """The best passage as a chain."""
     chain = Chain(tuple(hits), hits[0].score if hits else 0.0, False)
     return SoFar(1, True, lambda: [[chain]])
 
@@ -127,91 +123,3 @@ def _hop(state: SoFar, chain: Chain, corpus: Corpus, numbered: bool) -> Streamed
     hits = tuple(with_texts([hits], corpus)[0])
     hit = hits[state.hop - 1] if len(hits) >= state.hop else None
     return StreamedHop(state.hop, hit, hits, chain.score, chain.done, state.last)
-
-
-Answer = Callable[[Sequence[str | Query], int, Filter | None], list[list[Hit]]]
-"""Queries, k and a filter -> the hits of each query."""
-
-
-class _Request(NamedTuple):
-    """A search that waits; its future gets the hits, or the error."""
-
-    queries: Sequence[str | Query]
-    k: int
-    allow: Filter | None
-    future: Future[list[list[Hit]]]
-
-
-class Batches:
-    """Requests that wait for a thread, which answers them in batches.
-
-    The thread starts with the first request, and ends when this object goes.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: list[_Request] = []
-        self._lock = Lock()
-        self._pool: ThreadPoolExecutor | None = None
-
-    async def ask(
-        self, answer: Answer, queries: Sequence[str | Query], k: int, allow: Filter | None
-    ) -> list[list[Hit]]:
-        """The hits of queries, found together with those of other requests of one ``k`` and filter that wait.
-
-        Requests that the tasks of an event loop make in one round form a batch, and so do those that come
-        in while the thread works. A request that is cancelled before its batch begins is left out of it.
-        """
-        future: Future[list[list[Hit]]] = Future()
-        with self._lock:
-            self._waiting.append(_Request(queries, k, allow, future))
-        asyncio.get_running_loop().call_soon(self._submit, answer)
-        return await asyncio.wrap_future(future)
-
-    def _submit(self, answer: Answer) -> None:
-        with self._lock:
-            if self._waiting:
-                self._pool = self._pool or ThreadPoolExecutor(1, "grls-search")
-                self._pool.submit(self._answer_waiting, answer)
-
-    def _answer_waiting(self, answer: Answer) -> None:
-        with self._lock:
-            waiting, self._waiting = self._waiting, []
-        groups: dict[tuple[int, Filter | None], list[_Request]] = {}
-        for request in waiting:
-            if not request.future.cancelled():
-                groups.setdefault((request.k, request.allow), []).append(request)
-        for (k, allow), requests in groups.items():
-            answer_together(requests, answer, k, allow)
-
-
-def answer_together(requests: Sequence[Any], find: Callable[..., list[list[Hit]]], *options: Any) -> None:
-    """Answer requests by one search; where it fails, each alone, so that an error finds its request.
-
-    A request has ``queries``, and a ``future`` that gets the hits of each. ``find`` takes queries and the
-    options.
-    """
-    try:
-        hits = iter(find([query for request in requests for query in request.queries], *options))
-        rankings = [list(islice(hits, len(request.queries))) for request in requests]
-    except Exception as error:  # whatever a retriever raises belongs to the caller
-        if len(requests) == 1:
-            deliver_error(requests[0].future, error)
-            return
-        for request in requests:
-            if not request.future.done():
-                answer_together([request], find, *options)
-        return
-    for request, ranking in zip(requests, rankings, strict=True):
-        deliver(request.future, ranking)
-
-
-def deliver(future: Future[Any], result: object) -> None:
-    """Set a result, unless the future is cancelled or has one."""
-    if not future.done() and future.set_running_or_notify_cancel():
-        future.set_result(result)
-
-
-def deliver_error(future: Future[Any], error: BaseException) -> None:
-    """Set an error, unless the future is cancelled or has a result."""
-    if not future.done() and future.set_running_or_notify_cancel():
-        future.set_exception(error)

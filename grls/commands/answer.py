@@ -39,8 +39,8 @@ def answer_direct(
         data: Data set folder.
         model: Folder or hub name of a language model, causal or encoder-decoder; a .gguf file is read, too.
         output: Path of the results without ending.
-        retriever: Retriever folder of any kind, or bm25 over the data set's corpus. How it searches says its
-            folder.
+        retriever: Retriever folder of any kind, or bm25 over the data set's corpus. Its folder stores the
+            options of search.
         run: A finished run of these queries, .jsonl or .trec, instead of a retriever; its time is not
             counted.
         hops: How it retrieves hop by hop; the passages of a query's chains are its ranking.
@@ -119,8 +119,8 @@ def answer_dsp(
         model: Folder, hub name or .gguf file of a language model; with an endpoint the name it has there; or
             api:PROVIDER/MODEL as DSPy names them (api:openai/gpt-4o-mini), with its key in the environment.
         output: Path of the results without ending.
-        retriever: Retriever folder of any kind, or bm25 over the data set's corpus. How it searches says its
-            folder.
+        retriever: Retriever folder of any kind, or bm25 over the data set's corpus. Its folder stores the
+            options of search.
         hops: How it retrieves hop by hop for each query of the program.
         split: Split of the queries.
         k: Number of passages to read for a retrieval.
@@ -172,8 +172,8 @@ def answer_follow_up(
         data: Data set folder.
         model: Folder or hub name of a language model, causal or encoder-decoder; a .gguf file is read, too.
         output: Path of the results without ending.
-        retriever: Retriever folder of any kind, or bm25 over the data set's corpus. How it searches says its
-            folder.
+        retriever: Retriever folder of any kind, or bm25 over the data set's corpus. Its folder stores the
+            options of search.
         hops: How it retrieves hop by hop for each follow-up question.
         split: Split of the queries.
         k: Number of passages to read for a follow-up question.

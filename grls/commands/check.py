@@ -20,8 +20,7 @@ def check(
     """Check a data set, or with ``--index`` an index or retriever folder.
 
     Of the corpus it counts, with examples, what is unusual but breaks nothing: duplicates, empty passages,
-    passages longer than the limit, passages that are a prefix of another one, passages equal to another once
-    cut, passages that the tokenizer changes when it encodes and decodes them. In a data set folder it also
+    and passages longer than the limit, which a generator cuts. In a data set folder it also
     checks queries, evidence and qrels. It says how many of them it checked, and names each fault with file
     and line: repeated ids, splits and queries without gold. If there is a fault, the exit code is 1. Unknown
     ids are named as well, and are no fault: evaluation and training warn of them and go on. It also says what
@@ -36,7 +35,7 @@ def check(
         data: The data set folder, or its ``corpus.jsonl`` alone.
         index: A retriever folder, or the folder of an index, to check in place of data.
         tokenizer: The tokenizer of the generator: a folder, a hub name, or a name that configs use; null:
-            lengths are counted in words, and no text is encoded and decoded.
+            lengths are counted in words.
         max_passage_tokens: Passages longer than this are counted, in tokens (without a tokenizer in words).
         examples: Number of passage ids to show of each kind.
         output: File to write the report to, as JSON.
@@ -62,16 +61,17 @@ def check(
     from grls.data.codec import Codec, Limits
     from grls.data.corpus import Corpus
     from grls.data.dataset import (
+        check_corpus,
         check_data,
         checked_files,
         count_gold,
+        format_check,
         format_checked,
         format_faults,
         format_gold,
         passage_queries,
         read_split,
     )
-    from grls.index.corpus_check import check_corpus, format_check
     from grls.models.load.build import load_tokenizer
 
     assert data is not None

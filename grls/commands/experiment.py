@@ -1,4 +1,4 @@
-"""``grls experiment``: systems beside each other on the queries of a data set, in one table."""
+"""``grls experiment``: systems on the same queries, compared in one table."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def experiment_command(
     The table has each system's measures, their differences to a baseline with p values, hits by hop, seconds
     and language-model tokens a query, and the minutes to index. It is printed, and written as OUTPUT.md,
     OUTPUT.tex (booktabs), OUTPUT.csv and OUTPUT.json. Retriever folders retrieve first, into OUTPUT-runs/;
-    what they have retrieved before is kept. Runs of several data sets give a table each.
+    runs that are there already are used again. Runs of several data sets give a table each.
 
     Args:
         systems: Retriever folders, `bm25`, or runs (NAME.jsonl, NAME.trec; NAME.info.json beside it says what
@@ -88,7 +88,7 @@ def experiment_command(
     named = _named(systems)
     from grls.data.perturbed import PERTURBATIONS
     from grls.evaluation.measures import cutoff, measure_names
-    from grls.evaluation.metrics.averages import KS
+    from grls.evaluation.metrics import KS
     from grls.report.blocks import refuse_untold, score_runs
     from grls.report.runs import load_groups
     from grls.report.systems import read_quoted, systems_table
@@ -170,7 +170,6 @@ def experiment_command(
 
 
 def _refuse_no_system(baseline: str | None, systems: Sequence[str]) -> None:
-    """Refuse (ConfigError) a baseline that is none of the systems."""
     if baseline is not None and baseline not in systems:
         near = get_close_matches(baseline, systems, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(systems)}."
@@ -214,7 +213,7 @@ def _paths(parts: Sequence[str]) -> list[str]:
 
 
 def _retrieved(options: RetrieveOptions, name: str, folder: str) -> str:
-    """The run of a retriever in ``folder``; one that is there already, by the same options, is kept."""
+    """The run of a retriever in ``folder``; one by the same options that is there already is used again."""
     output = str(Path(folder) / re.sub(r"[^\w.()-]+", "-", name))
     run = options.opened()
     info, file = run.info(name), f"{output}.jsonl"
@@ -236,7 +235,6 @@ def _further_tables(
     kinds: Sequence[Perturbation],
     seed: int,
 ) -> Iterator[Table]:
-    """The tables of ``--growth`` and ``--stress``, over the queries that ``asked`` names."""
     from grls.data.perturbed import perturbed
     from grls.report.stress import grow, growth_table, losses, stress_table
     from grls.retrieve.bm25 import BM25Retriever

@@ -11,15 +11,15 @@ from grls.fitting.splits import read_source
 def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -> None:
     """Make the best retriever for a data set, in the time that there is.
 
-    Searches first with what needs no training, then trains, tunes and fuses as long as there is time, and
-    says which retriever is the best so far on dev queries. OUTPUT opens as that one at any time, also after a
-    kill. At the end OUTPUT/report.html compares all of them, OUTPUT/README.md is a model card. Called again
+    Starts with retrievers that need no training; while time is left, it trains, tunes and fuses better ones.
+    Dev queries decide which is best. OUTPUT opens at any time, also after a kill, as the best retriever so
+    far. At the end OUTPUT/report.html compares all of them, OUTPUT/README.md is a model card. Called again
     with the same data, a run goes on with all that is done: `--budget +30m` gives it more time, `--keep NAME`
-    keeps another candidate.
+    chooses another candidate.
 
     Args:
         data: Data set folder in BEIR's layout. Without dev queries a part of the training queries is split
-            off. Without both nothing is trained, and BM25 and an encoder are kept, fused.
+            off. Without both nothing is trained; the result is a fusion of BM25 and an encoder.
         output: The folder of the run.
         plan: Print what data, machine and models are and which stages there would be, and end.
         options: The options of :class:`~grls.fitting.options.FitOptions`.

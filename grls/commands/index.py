@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from shlex import quote
 from time import perf_counter
 from typing import Any, Literal
 
@@ -19,16 +17,15 @@ from grls.index.options import IndexOptions, LimitOptions
 from grls.io.files import named_lines, refuse_unusable, write_json
 from grls.io.progress import counted
 from grls.models.option_names import Similarity
-from grls.retrieve.base import Retriever
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
-from grls.retrieve.compose import compose_cut, compose_fusion, compose_hops, compose_hybrid, compose_rescored
+from grls.retrieve.compose import compose, fusion_of, hops_of, hybrid_of, rescored_of, write
 from grls.retrieve.fusion.retriever import Fusion
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.registry import Opening
 from grls.retrieve.rescored.options import PASSAGES, Rereading
-from grls.retrieve.spec import MANIFEST, TIME, followed, from_record
+from grls.retrieve.spec import MANIFEST, TIME, followed, from_record, recorded
 
 _INDEX, _LIMITS, _PRIORS, _FUSION = IndexOptions(), LimitOptions(), PriorOptions(), Fusion()
 
@@ -81,9 +78,7 @@ def make_index(
     write_json(Path(output) / TIME, {"seconds": perf_counter() - begun})
 
 
-def split_index(
-    retriever: str, *, output: str, parts: int = 2, processes: bool = True, ray: str | None = None
-) -> None:
+def split_index(retriever: str, *, output: str, parts: int = 2, ray: str | None = None) -> None:
     """Cut the index of a generative retriever into prefix ranges that one beam searches together.
 
     Every search finds the same passages with the same scores. Passages are added and merged in the retriever
@@ -93,10 +88,8 @@ def split_index(
         retriever: Folder of a generative retriever.
         output: The retriever folder that is made; an earlier one there is replaced.
         parts: Number of ranges, of as many tokens each.
-        processes: Start a process for each range whenever the retriever is opened; false: all ranges are in
-            one process.
-        ray: Address of a Ray cluster on whose machines the ranges are opened instead, spread over all that
-            see the folder: HOST:PORT, auto, or local.
+        ray: Address of a Ray cluster on whose machines the ranges are opened, spread over all that see the
+            folder: HOST:PORT, auto, or local; null: all ranges are in one process.
     """
     from grls.index.ranges import PrefixRanges
     from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -104,9 +97,8 @@ def split_index(
     refuse_unusable(output, MANIFEST)
     workers_of(ray, USUAL_WORKERS)
     opened = GenerativeRetriever.from_pretrained(str(followed(retriever)), "cpu")
-    opened.save_pretrained(output, PrefixRanges(parts, processes and ray is None, ray))
-    workers = "a process each" if processes else "in one process"
-    workers = workers if ray is None else f"on the Ray cluster {ray}"
+    opened.save_pretrained(output, PrefixRanges(parts, ray))
+    workers = "in one process" if ray is None else f"on the Ray cluster {ray}"
     print(f"{output}: {counted(len(opened.corpus), 'passage')} in {parts} prefix ranges, {workers}")
 
 
@@ -170,7 +162,7 @@ def make_hybrid(
                 f"--weights has {counted(len(weights), 'weight')}, and {named}: give one a prior."
             )
         specs = [replace(spec, weight=weight) for spec, weight in zip(specs, weights, strict=True)]
-    _compose(compose_hybrid, output, retriever, specs, hybrid, search, Opening("cpu"))
+    _write(output, hybrid_of(retriever, specs, hybrid), search)
 
 
 def make_hops(
@@ -184,7 +176,7 @@ def make_hops(
         hops: Options of the hops; ``--hops.steps`` may not be ``single``.
         search: Options of decoding; those that differ from their defaults are kept in the folder.
     """
-    _compose(compose_hops, output, retriever, hops, search, Opening("cpu"))
+    _write(output, hops_of(retriever, hops), search)
 
 
 def make_fusion(
@@ -207,7 +199,7 @@ def make_fusion(
             of the member, from 0, whose length it has.
         search: Options of decoding; those that differ from their defaults are kept in the folder.
     """
-    _compose(compose_fusion, output, members, fusion, depth, length, search, Opening("cpu"))
+    _write(output, fusion_of(members, fusion, depth, length), search)
 
 
 def make_rescored(
@@ -236,28 +228,16 @@ def make_rescored(
             folder.
         device: Where the cross-encoder is opened: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
-    rereading = Rereading(passages, weight)
-    _compose(compose_rescored, output, retriever, model, rereading, search, Opening(device))
+    _write(output, rescored_of(retriever, model, Rereading(passages, weight)), search, device)
 
 
-def make_cut(retriever: str, *, output: str, depth: int = 20, search: SearchOptions = USUAL_SEARCH) -> None:
-    """Make a folder of a retriever whose rankings end where their set has the highest expected F1.
-
-    It retrieves once `grls tune` has found on dev queries where rankings end.
-
-    Args:
-        retriever: Folder of the retriever that ranks.
-        output: The retriever folder; an earlier one there is replaced.
-        depth: Number of first passages of a ranking that are considered; no more are kept.
-        search: Options of search; those that differ from their defaults are kept in the folder.
-    """
-    _compose(compose_cut, output, retriever, depth, search, Opening("cpu"))
-    print(f"where its rankings end is not known yet: `grls tune {quote(output)} --data D` finds it on dev.")
-
-
-def _compose(compose: Callable[..., Retriever], output: str, *arguments: Any) -> None:
-    """Write the folder, and print its kind."""
-    retriever = compose(output, *arguments)
+def _write(output: str, spec: dict[str, Any], search: SearchOptions, device: str = "cpu") -> None:
+    """Write the folder of a composite, and print its kind."""
+    refuse_unusable(output, MANIFEST)
+    stored = {"search": recorded(search)} if search != USUAL_SEARCH else {}
+    made = compose(spec | stored, Opening(device))
+    write(made, output, link=True)
+    retriever = made.retriever
     described, passages = retriever.describe(), counted(len(retriever.corpus), "passage")
     label = described.name  # of most composed retrievers it names the kind already
     if retriever.kind not in re.findall(r"[\w-]+", label):

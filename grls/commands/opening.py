@@ -1,4 +1,4 @@
-"""Opening a retriever for the queries of a data set, as commands do."""
+"""Opens a retriever for the queries of a data set."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def refuse_other_corpus(
 
 
 def tell_unlike_training(opened: Retriever) -> None:
-    """Warn where a generator that learned beside priors is decoded in another way, or the other way round."""
+    """Warn of a generator that was trained with priors and is not normalized with them, or the reverse."""
     described = opened.describe()
     if not described.stages or not isinstance(opened, DecodesHops):
         return

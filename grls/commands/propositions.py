@@ -96,7 +96,6 @@ def pseudo_queries(
     model: str,
     output: str,
     draw: Drawing = USUAL_DRAWING,
-    links: str | None = None,
     retriever: str | None = BM25,
     k: int = 10,
     search: SearchOptions = USUAL_SEARCH,
@@ -117,10 +116,9 @@ def pseudo_queries(
             doc2query: a folder or a hub name.
         output: JSONL file to write.
         draw: Options of drawing queries.
-        links: File of `grls prepare neighbours`, for several hops.
         retriever: Retriever that judges the queries: a retriever folder of any kind over this corpus, or
             bm25; null: no judgement, only unusable texts are dropped.
-        k: A query is kept if its (first) passage is among its k best passages.
+        k: A query is kept if its passage is among its k best passages.
         search: Options of search of a retriever folder; ``batch_size`` is also that of the query generator.
         limit: Number of passages to write queries for, drawn by the seed; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
@@ -131,9 +129,7 @@ def pseudo_queries(
 
     check_counts(**{"--k": k, "--limit": 1 if limit is None else limit})
     refuse_unwritable(output)
-    tasks, writer, origin = open_queries(
-        data, model, draw, links, limit, search.batch_size, device, precision
-    )
+    tasks, writer, origin = open_queries(data, model, draw, limit, search.batch_size, device, precision)
     corpus = writer.corpus
     judge = None
     if retriever is not None:
@@ -169,8 +165,6 @@ def pseudo_queries(
         print(f"round trip: {sifted.rate:.1%} of {sifted.searched:,} find their passage among the {k} best")
     if dropped:
         print(f"dropped: {reasons}")
-    if unlinked := draw.queries * min(len(corpus), limit or len(corpus)) - len(tasks):
-        print(f"not written: {counted(unlinked, 'chain')} that found no further passage")
 
 
 def _beside(output: str, ending: str) -> Path:

@@ -103,8 +103,8 @@ _FILE = "retrieved.jsonl"
 class RetrieveOptions:
     """The options of `grls retrieve`, with which a worker opens the same retriever and the same queries.
 
-    The attributes are named like the options; ``filter`` holds ``where``, ``allow`` and ``query_filters``.
-    Options of search and hops that are None are those of the folder.
+    ``filter`` holds ``where``, ``allow`` and ``query_filters``. Options of search and hops that are None are
+    those of the folder.
     """
 
     retriever: str
@@ -121,7 +121,6 @@ class RetrieveOptions:
     precision: Precision = "float32"
 
     def opened(self) -> RetrieverRun:
-        """Open the retriever and read the queries."""
         from grls.commands.opening import bm25_over, refuse_other_corpus, tell_unlike_training
         from grls.retrieve.hops.retriever import hop_by_hop
         from grls.retrieve.judge import refuse_words

@@ -82,10 +82,11 @@ def search_command(
         raise ConfigError(f"--data names the corpus of bm25; {retriever} has its own: leave it out.")
     else:
         searcher = load(retriever, device=device, precision=precision)
-    stored = HopOptions(**stored_options(searcher.folder).get("hops", {}))
+    options = {} if searcher.folder is None else stored_options(searcher.folder)
+    stored = HopOptions(**options.get("hops", {}))
     # The options of a folder on the hub are known only now; they are the defaults.
     if hops != stored and not (hops == USUAL_HOPS and is_on_the_hub(retriever)):
-        searcher = Searcher(hop_by_hop(searcher.retriever, hops), searcher.held_folder, searcher.opening)
+        searcher = Searcher(hop_by_hop(searcher.retriever, hops))
     form = _Form(json, metadata)
     for number, question in enumerate(questions):
         if number and not json:
@@ -99,13 +100,10 @@ def search_command(
 
 
 class _Form(NamedTuple):
-    """The form in which passages are printed: as JSON, with metadata."""
-
     as_json: bool
     metadata: bool
 
     def record(self, hit: Hit) -> dict[str, object]:
-        """A hit as a JSON object."""
         metadata = {"metadata": dict(hit.metadata)} if self.metadata else {}
         return hit._asdict() | hop_and_links(hit) | metadata
 

@@ -9,7 +9,6 @@ from grls.serve.options import (
     OPEN_ACCESS,
     URL,
     ServerOptions,
-    Telemetry,
     ToolTransport,
     read_options,
 )
@@ -28,7 +27,6 @@ def serve(
     examples: str | None = None,
     ray: str | None = None,
     replicas: int = 1,
-    telemetry: Telemetry | None = None,
 ) -> None:
     """Serve retrievers behind HTTP.
 
@@ -59,8 +57,6 @@ def serve(
             local for a cluster on this machine (needs the extra ray); null: this process serves.
         replicas: Number of replicas, each with the models of its own; with --ray at least 2, since one at a
             time is replaced by a new version.
-        telemetry: otlp: send spans of each request (queue, search, encode, hop) to the collector that the
-            environment variables OTEL_… name (needs the extra telemetry); null: none.
     """
     from grls.io.ending import require
 
@@ -74,8 +70,6 @@ def serve(
     require("serve", "grls serve")
     if mcp is not None:
         require("mcp", "grls serve --mcp")
-    if telemetry is not None:
-        require("telemetry", "grls serve --telemetry")
     options = ServerOptions(
         tuple(folder),
         **vars(read_options(server)),
@@ -84,13 +78,10 @@ def serve(
         examples=examples,
         tools=mcp == "http",
         url_field=url_field,
-        telemetry=telemetry,
     )
     if mcp == "stdio":
         if ray is not None:
             raise ConfigError("--mcp stdio has one process, which its client starts: leave --ray out.")
-        if telemetry is not None:
-            raise ConfigError("--mcp stdio gets no requests of HTTP to trace: leave --telemetry out.")
         if options.access != OPEN_ACCESS:
             raise ConfigError(f"{server}: --mcp stdio has one client, that starts it: leave access out.")
         if options.answer != NO_ANSWERS:

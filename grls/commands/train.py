@@ -35,8 +35,7 @@ _EPILOG = (
     "CLASS. --model.help CLASS and --data.help CLASS list the options of classes of your own."
 )
 _STAGES = {
-    "memorise": "Train a generator to write each passage of a corpus, given its front, keywords or a "
-    "neighbour.",
+    "memorise": "Train a generator to write each passage of a corpus, given its front.",
     "retrieve": "Train a generator to write the next passage, given the query and the evidence so far.",
     "chains": "Train a generator on all hops of a query at once, with spans, a teacher, priors or rescoring.",
     "riches": "Train a language model to answer with quotes, for `grls answer riches`.",

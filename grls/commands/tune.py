@@ -23,12 +23,10 @@ def tune(
 ) -> None:
     """Tune all that a retriever folder has on development queries, and write it into the folder.
 
-    Of a folder of kind hybrid the weights of the priors; of a generator that has learned to, the weight
-    of rescoring; of a cross-encoder (kind rescored) its weight, and how many passages it reads; of one
-    that ranks by hops how many hops it takes, a single step included; of one that goes until DONE the
-    bias on DONE and how a chain is chosen; of a fusion its weights; of a cut where rankings end. Prints
-    what each choice gained. A killed run goes on when it is called again with the same options
-    (FOLDER.tune.jsonl).
+    Tunes the weights of priors, of a fusion's members, and of rescoring (for a generator that has learned
+    it); the weight of a cross-encoder, and how many passages it reads; the number of ranked hops, a single
+    step included; for hops until DONE the bias on DONE and how a chain is chosen. Prints what each choice
+    gained. A killed run goes on when it is called again with the same options (FOLDER.tune.jsonl).
 
     Args:
         retriever: Retriever folder of any kind.

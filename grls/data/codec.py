@@ -5,15 +5,13 @@ A model reads ``<QUESTION> query <EVIDENCE> passage <EVIDENCE> passage …`` and
 next marker or at the end of the sequence. The special tokens follow "Generative Retrieval for Long Sequences"
 (arXiv 2204.13596), appendix A.3, which also closes each part: ``<QUESTION> query </QUESTION> <EVIDENCE>
 passage </EVIDENCE> …``, with ``<TITLE> title </TITLE>`` before a text. A tokenizer that has the closing
-markers (option ``closing_markers`` of a training) gives its texts this form; it is saved with the model, so
-that all who read and write for the model agree.
+markers (option ``closing_markers`` of a training) gives its texts this form; it is saved with the model.
 
 A causal language model continues its input. So its input ends with the marker ``<EVIDENCE>``, which opens the
 next passage, and the input of one hop is a prefix of the next hop's input.
 
 Inputs are composed from token ids, never from strings. So a marker that is spelled in a text stays text, and
-an evidence passage costs one look-up of its ids in the index. The module does not know models, indexes or
-files.
+an evidence passage costs one look-up of its ids in the index.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from grls.data.evidence import excerpt
 from grls.data.spelling import encoded_texts, turn_markers
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, Option
-from grls.io.files import exclusive
+from grls.io.locks import exclusive
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -60,7 +58,7 @@ TokenIds = npt.NDArray[np.int64]
 
 
 def add_special_tokens(tokenizer: PreTrainedTokenizerBase, markers: Sequence[str] = SPECIAL_TOKENS) -> int:
-    """Add the missing markers to a tokenizer; returns how many were added."""
+    """Returns how many markers were added."""
     known = tokenizer.get_vocab()
     missing = [token for token in markers if token not in known]
     return int(tokenizer.add_tokens(missing, special_tokens=True)) if missing else 0
@@ -83,19 +81,16 @@ class Limits(NamedTuple):
     evidence: int = 0
 
     def record(self) -> dict[str, int]:
-        """The limits as a JSON object; ``evidence`` only if passages are cut to excerpts."""
+        """``evidence`` only if passages are cut to excerpts."""
         return {name: value for name, value in self._asdict().items() if name != "evidence" or value}
 
 
 LIMITS = "limits.json"
-"""The file beside a trained model that holds its length limits in training."""
+"""The file in the folder of a trained model that holds its length limits in training."""
 
 
 def limits_of(value: Any, file: Path, remedy: str) -> Limits:
-    """Length limits from a JSON object of the fields of :class:`Limits`.
-
-    ``file`` and ``remedy`` are for the error text.
-    """
+    """Length limits from a JSON object; ``file`` and ``remedy`` are for the error text."""
     names = Limits._fields
     if not isinstance(value, dict) or {*value} - {*names} or {*map(type, value.values())} - {int}:
         raise DataError(f"expected the limits {', '.join(names)}, got {value!r}; {remedy}.", file)
@@ -103,12 +98,8 @@ def limits_of(value: Any, file: Path, remedy: str) -> Limits:
 
 
 class Codec:
-    """Turns passages, queries and evidence into token ids for one tokenizer.
-
-    Args:
-        tokenizer: Any transformers tokenizer with the special tokens of this module.
-        limits: Length limits, in tokens.
-        causal: Whether the inputs are for a causal language model.
+    """Turns passages, queries and evidence into token ids, for a tokenizer with the special tokens of this
+    module.
 
     Attributes:
         cut_passages: How many passages so far were longer than the limit and were cut.
@@ -162,10 +153,7 @@ class Codec:
             )
 
     def texts(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of plain texts. A marker in a text stays text, and the end token never occurs.
-
-        A Unigram vocabulary may hold ``</s>`` and ``<pad>`` as ordinary pieces; these are removed.
-        """
+        """Token ids of plain texts, without special tokens (:func:`foreign_ids`)."""
         return _ids(self.tokenizer, texts, self._barred)
 
     def passages(self, passages: Sequence[Passage]) -> list[TokenIds]:
@@ -181,22 +169,17 @@ class Codec:
         return rows
 
     def titled(self, title: Sequence[int], body: Sequence[int]) -> list[int]:
-        """Token ids of a title and of the text that it belongs to, with its markers."""
         if self.closes:
             return [self.title, *title, *self._title_end, *body]
         return [*title, self.title, *body]
 
     def excerpts(self, question: str, passages: Sequence[Passage]) -> list[TokenIds]:
-        """Token sequences of evidence passages for a question: whole passages, or excerpts of them.
-
-        ``limits.evidence`` is the length of an excerpt in words; 0: whole passages.
-        """
+        """Token sequences of evidence passages: excerpts of ``limits.evidence`` words, or whole passages."""
         words = self.limits.evidence
         return self.passages([excerpt(question, passage, words) for passage in passages])
 
     @property
     def done_sequence(self) -> TokenIds:
-        """The target sequence of DONE."""
         return np.array([self.done, self.end], dtype=np.int64)
 
     def queries(self, ids: Sequence[str], texts: Sequence[str], truncate: bool = False) -> list[list[int]]:
@@ -248,7 +231,7 @@ class Codec:
         return [*self._before, *tokens[:room], *self._after]
 
     def text(self, tokens: Sequence[int]) -> str:
-        """The text of a model input, with a space in place of each marker."""
+        """A space takes the place of each marker."""
         parts: list[list[int]] = [[]]
         for token in tokens:
             if token in self._markers:
@@ -259,7 +242,7 @@ class Codec:
         return " ".join(text for text in texts if text)
 
     def fingerprint(self) -> str:
-        """A hash that changes if the tokenizer or the way from passage to tokens changes."""
+        """It changes if the tokenizer or the way from passage to tokens changes."""
         parts: list[Any] = ["text-1", self.limits.passage, tokenizer_fingerprint(self.tokenizer)]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -314,7 +297,6 @@ def foreign_ids(
 
 
 def _ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], barred: Set[int]) -> list[list[int]]:
-    """Token ids of texts without the barred tokens."""
     rows = encoded_texts(tokenizer, texts)["input_ids"] if texts else []
     return [[int(token) for token in row if token not in barred] for row in rows]
 
@@ -333,7 +315,7 @@ def foreign_places(
 
 
 def wrapping(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-    """The special tokens that the tokenizer puts before and after an encoder input."""
+    """Special tokens that the tokenizer puts before and after an encoder input."""
     with exclusive(tokenizer):
         bare = tokenizer("a", add_special_tokens=False)["input_ids"]
         full = tokenizer("a")["input_ids"]

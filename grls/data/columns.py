@@ -1,10 +1,9 @@
 """The metadata of a corpus by field, so that a filter does not read all metadata again.
 
-A field that a filter names becomes a column: one small code per passage, and the different values that the
-codes stand for. A comparison is made once per value. Columns and the results of filters are kept up to a
-number of bytes; the least recently used go first. A corpus does not change, so they never grow stale; a
-corpus with more passages takes over the columns of the first one. Threads may share the columns. The module
-does not know the grammar of filters.
+A field that a filter names becomes a column: a small code per passage, and the values that the codes stand
+for; each value is compared once. Columns and results of filters are cached up to a number of bytes; the least
+recently used go first. They never grow stale, since a corpus does not change; a corpus with more passages
+takes over the columns of the first one. Threads may share the columns.
 """
 
 from __future__ import annotations
@@ -37,25 +36,21 @@ Codes = npt.NDArray[np.unsignedinteger[Any]]
 
 
 class FieldColumn(NamedTuple):
-    """One field of all passages.
+    """One field of all passages: ``codes [n]`` are indexes into ``values``.
 
-    Attributes:
-        codes: ``[n]`` indexes into ``values``.
-        values: The different values; the first is None, of passages that lack the field.
+    The values differ; the first is None, of passages that lack the field.
     """
 
     codes: npt.NDArray[Any]
     values: list[Any]
 
     def mask(self, comparison: FieldComparison) -> Mask:
-        """For which passages a comparison holds."""
         holds = np.fromiter(map(comparison.accepts, self.values), dtype=bool, count=len(self.values))
         allowed: Mask = holds[self.codes]
         return allowed
 
     @property
     def size(self) -> int:
-        """Its bytes in memory, about."""
         return self.codes.nbytes + sum(8 + sys.getsizeof(value) for value in self.values)
 
 
@@ -78,8 +73,6 @@ class IncomparableError(LookupError):
 
 
 class MetadataColumns:
-    """The columns of a corpus, made when a filter names their fields; at most ``most`` bytes are kept."""
-
     def __init__(self, table: PassageTable, most: int = MOST_BYTES):
         self._table = table
         self._most = most
@@ -93,7 +86,7 @@ class MetadataColumns:
         return MetadataColumns, (self._table, self._most)
 
     def allowed(self, expression: Expression) -> npt.NDArray[np.int64]:
-        """The numbers of the passages for which a filter holds, ascending."""
+        """Ascending numbers of the passages for which a filter holds."""
         bits = self._cache.get(expression)
         if bits is None:
             with self._reading:  # one thread reads, the others find the result in the cache
@@ -131,7 +124,7 @@ class MetadataColumns:
         return longer
 
     def _columns(self, names: list[str]) -> dict[str, FieldColumn] | None:
-        """The columns of fields; None if a field is too large for a column."""
+        """None if a field is too large for a column."""
         columns = {name: self._cache.get(name) for name in names}
         missing = [name for name in names if columns[name] is None]
         known = self._fields is None or self._fields.issuperset(names)
@@ -159,7 +152,7 @@ class MetadataColumns:
     def _read(
         self, coders: dict[str, _Coder], start: int = 0
     ) -> tuple[dict[str, FieldColumn | None], frozenset[str]]:
-        """Columns from a row on (None: too many values), and the names of the fields from there on."""
+        """Columns from a row on (None: too many values), and the names of all fields there."""
         fields: set[str] = set()
         for objects, rows in self._batches(start):
             fields.update(*objects)
@@ -177,20 +170,17 @@ class MetadataColumns:
 
 
 def part_mask(expression: Expression, columns: Mapping[str, FieldColumn]) -> Mask:
-    """For which passages a filter holds, by the columns of its fields."""
     return expression.mask(lambda comparison: columns[comparison.field].mask(comparison))
 
 
 class _Coder:
-    """Makes a column, or continues one, batch by batch."""
-
     def __init__(self, column: FieldColumn | None = None):
         self._values: list[Any] = [None] if column is None else list(column.values)
         self._codes: list[Codes] = [np.empty(0, dtype=np.uint8) if column is None else column.codes]
         self._code_of = {_key(value): code for code, value in enumerate(self._values)}
 
     def add(self, values: Sequence[Any], rows: npt.NDArray[np.int64]) -> None:
-        """Add passages: values of the field, and for each passage the index of its value."""
+        """Values of the field, and for each added passage the index of its value."""
         if len(self._values) > MOST_VALUES:
             return
         codes = np.empty(len(values), dtype=np.uint32)
@@ -201,7 +191,7 @@ class _Coder:
         self._codes.append(codes[rows].astype(np.min_scalar_type(int(codes.max(initial=0)))))
 
     def column(self) -> FieldColumn | None:
-        """The column; None if it has too many values."""
+        """None if there are too many values."""
         if len(self._values) > MOST_VALUES:
             return None
         return FieldColumn(np.concatenate(self._codes), self._values)
@@ -222,7 +212,6 @@ class _Cache:
         self._lock = Lock()
 
     def get(self, key: Any) -> Any:
-        """A value; None if it is not in the cache."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -231,7 +220,7 @@ class _Cache:
             return entry[0]
 
     def put(self, key: Any, value: Any, size: int) -> bool:
-        """Keep a value, unless it takes more than half of all bytes; returns whether it does not."""
+        """Cache a value, unless it takes more than half of all bytes; returns whether it does not."""
         if size > self._most // 2:
             return False
         with self._lock:
@@ -242,6 +231,6 @@ class _Cache:
         return True
 
     def items(self) -> list[tuple[Any, Any]]:
-        """Keys and values, the least recently used first."""
+        """The least recently used first."""
         with self._lock:
             return [(key, value) for key, (value, _) in self._entries.items()]

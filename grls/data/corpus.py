@@ -1,8 +1,7 @@
 """The passages of a data set: reads and checks them, looks them up by number or id, and writes them.
 
-``corpus.jsonl`` holds one object a line: ``{"_id", "title", "text", "metadata"}``. Queries and judgements:
-:mod:`grls.data.dataset`. The passages are in an Arrow table (:mod:`grls.data.corpus_table`), which may be
-larger than memory. The module does not know tokens.
+``corpus.jsonl`` holds one object a line: ``{"_id", "title", "text", "metadata"}``. The passages are in an
+Arrow table (:mod:`grls.data.corpus_table`), which may be larger than memory.
 """
 
 from __future__ import annotations
@@ -105,7 +104,6 @@ class Corpus:
             metadata: One object per passage; None: no metadata.
 
         Raises:
-            ConfigError: An argument is not of its type.
             DataError: An id, title or text is no string, or holds half of a surrogate pair; an id is empty,
                 reserved or used twice; metadata are not as many as passages, or JSON cannot hold them (NaN).
         """
@@ -161,15 +159,11 @@ class Corpus:
             yield from batch
 
     def passages(self, numbers: Sequence[int]) -> list[Passage]:
-        """The passages with these numbers, in the order of the numbers.
-
-        Raises:
-            ConfigError: They are no whole numbers, or the corpus has no such passage.
-        """
+        """The passages of these numbers, in their order."""
         return _as_passages(self.table[self._rows("passages", numbers)])
 
     def with_metadata(self, numbers: Sequence[int]) -> list[tuple[Passage, PassageMetadata]]:
-        """The passages with these numbers, in the order of the numbers, each with its metadata."""
+        """The passages of these numbers, in their order, each with its metadata."""
         rows = self.table[self._rows("with_metadata", numbers)]
         return list(zip(_as_passages(rows), map(PassageMetadata, rows["metadata"]), strict=True))
 
@@ -184,11 +178,7 @@ class Corpus:
         return MetadataColumns(self.table)
 
     def links(self, fields: Sequence[str] = ()) -> Links:
-        """Which passages name which, by their titles and the texts of metadata fields.
-
-        Raises:
-            DataError: See :meth:`Links.of_corpus`.
-        """
+        """Which passages name which, by their titles and the texts of metadata fields."""
         from grls.data.links import Links
 
         if (key := tuple(fields)) not in self._links:
@@ -204,11 +194,7 @@ class Corpus:
         return self.table.data.column("_id")
 
     def ids(self, numbers: Sequence[int]) -> list[str]:
-        """The ids of the passages with these numbers.
-
-        Raises:
-            ConfigError: They are no whole numbers, or the corpus has no such passage.
-        """
+        """The ids of the passages of these numbers, in their order."""
         names: list[str] = self._ids.take(arrow_numbers(self._rows("ids", numbers))).to_pylist()
         return names
 
@@ -230,10 +216,7 @@ class Corpus:
     def numbers(self, ids: Sequence[str]) -> list[int | None]:
         """The numbers of these ids; None for an id that is not in the corpus.
 
-        The first call hashes all ids; the hashes are kept, 16 bytes a passage.
-
-        Raises:
-            ConfigError: ``ids`` is no list of texts.
+        The first call hashes all ids; the hashes stay in memory, 16 bytes a passage.
         """
         if not isinstance(ids, list) or not set(map(type, ids)) <= {str}:
             ids = fitted_argument("Corpus.numbers", "ids", Sequence[str], ids)
@@ -271,7 +254,7 @@ class Corpus:
         return self._facts.get("metadata", partial(_digest, map(json.dumps, self._metadata())))
 
     def metadata(self) -> Iterator[dict[str, Any]]:
-        """The metadata of all passages, in order."""
+        """That of all passages, in order."""
         for texts in self._metadata():
             yield from map(json.loads, texts)
 
@@ -281,16 +264,12 @@ class Corpus:
             yield column.slice(start, BATCH).to_pylist()
 
     def metadata_of(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """The metadata of the passages with these numbers, in the order of the numbers."""
+        """That of the passages of these numbers, in their order."""
         return [json.loads(text) for text in self.table[self._rows("metadata_of", numbers)]["metadata"]]
 
     @checked
     def extended(self, passages: Corpus) -> Corpus:
-        """This corpus, followed by the passages of another one.
-
-        Raises:
-            DataError: An id is used twice.
-        """
+        """This corpus, followed by the passages of another one; no id may be in both (DataError)."""
         ids: list[str] = passages._ids.to_pylist()
         taken = [name for name, number in zip(ids, self.numbers(ids), strict=True) if number is not None]
         taken += [name for name, times in Counter(ids).items() if times > 1]
@@ -349,7 +328,6 @@ def _digest(texts: Iterable[str]) -> str:
 
 
 def corpus_file(path: str | Path) -> Path:
-    """``path``, or ``path/corpus.jsonl`` if ``path`` is a folder."""
     return Path(path) / "corpus.jsonl" if Path(path).is_dir() else Path(path)
 
 

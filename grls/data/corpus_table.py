@@ -1,8 +1,7 @@
 """The Arrow table of a ``corpus.jsonl``, one row per passage.
 
-The table of a small file is in memory (:class:`MemoryTable`). The table of a larger file is memory-mapped
-from a file in the cache of ``datasets``, so a corpus may be larger than memory. That library takes most of a
-second to import, so only a large corpus imports it.
+The table of a small file is in memory (:class:`MemoryTable`). That of a larger file is memory-mapped in the
+cache of ``datasets``, which takes most of a second to import, so only a large corpus imports it.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ _FACTS = "facts.json"
 
 
 class CachedFacts:
-    """Facts of a cached corpus that take long to find: kept beside its Arrow file, and valid for it alone.
+    """Facts of a cached corpus that take long to find: stored with its Arrow file, and valid for it alone.
 
-    Without a folder (a corpus in memory) facts are not kept.
+    Those of a corpus in memory (no folder) are not stored.
     """
 
     def __init__(self, folder: Path | None = None):
@@ -51,7 +50,7 @@ class CachedFacts:
         self._sum = None if folder is None else read_json(folder / _CACHE)["sha256"]
 
     def get(self, name: str, find: Callable[[], str]) -> str:
-        """A fact by its name; ``find`` finds an unknown fact, which is then kept."""
+        """A fact by its name, which is found once."""
         if self._file is None:
             return find()
         known = self._read(self._file)
@@ -90,7 +89,6 @@ class MemoryTable:
         return int(self.data.num_rows)
 
     def __getitem__(self, rows: list[int] | slice) -> dict[str, list[str]]:
-        """The columns of the rows with these numbers, or of a slice."""
         import pyarrow as pa
 
         if isinstance(rows, slice):
@@ -115,13 +113,12 @@ PassageTable: TypeAlias = "MemoryTable | datasets.Dataset"
 
 
 def rows_in_memory(table: PassageTable, numbers: Sequence[int]) -> MemoryTable:
-    """The rows with these numbers, in memory."""
     arrow = table.data if isinstance(table, MemoryTable) else table.data.table
     return MemoryTable(arrow.take(arrow_numbers(numbers)))
 
 
 def joined_tables(first: PassageTable, second: PassageTable) -> PassageTable:
-    """The rows of two tables; what is mapped from a file stays there."""
+    """What is mapped from a file stays there."""
     import pyarrow as pa
 
     if isinstance(first, MemoryTable) and isinstance(second, MemoryTable):
@@ -135,14 +132,13 @@ def joined_tables(first: PassageTable, second: PassageTable) -> PassageTable:
 
 
 def cache_folder() -> Path:
-    """Where tables are kept: in the cache of ``datasets``, which takes most of a second to import."""
+    """The cache of ``datasets``, without importing it, which takes most of a second."""
     from huggingface_hub.constants import HF_HOME
 
     return Path(os.environ.get("HF_DATASETS_CACHE") or Path(HF_HOME) / "datasets") / "grls"
 
 
 def read_table(file: Path) -> tuple[PassageTable, CachedFacts]:
-    """The table of the passages in a file, and its facts."""
     import pyarrow as pa
 
     batches = _passage_batches(file)
@@ -155,7 +151,7 @@ def read_table(file: Path) -> tuple[PassageTable, CachedFacts]:
 
 
 def table_of(rows: Sequence[tuple[str, ...]]) -> MemoryTable:
-    """A table in memory, of rows with id, title, text, and metadata as JSON."""
+    """Rows have id, title, text, and metadata as JSON."""
     import pyarrow as pa
 
     columns = list(map(arrow_strings, zip(*rows, strict=True)))
@@ -165,14 +161,13 @@ def table_of(rows: Sequence[tuple[str, ...]]) -> MemoryTable:
 
 @cache
 def schema() -> pa.Schema:
-    """The columns of the table."""
     import pyarrow as pa
 
     return pa.schema([(name, pa.large_string()) for name in COLUMNS])
 
 
 def read_passages(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The lines of ``corpus.jsonl`` with their numbers, in BEIR's layout."""
+    """Lines with their numbers, in BEIR's layout."""
     return ((line, in_layout(record, CORPUS_FORM, file, line)) for line, record in read_jsonl(file))
 
 
@@ -206,7 +201,6 @@ def arrow_strings(values: Sequence[str]) -> pa.LargeStringArray:
 
 
 def arrow_numbers(numbers: Sequence[int]) -> pa.Int64Array:
-    """Row numbers as an Arrow array, without pandas."""
     import pyarrow as pa
 
     values = np.asarray(numbers, dtype=np.int64)

@@ -7,9 +7,8 @@ A data set is a folder::
     qrels/<split>.tsv       query-id <tab> corpus-id <tab> score, with a header line
 
 ``evidence`` (the gold passage ids in retrieval order) is an optional field of grls; without any qrels it is
-the gold (:func:`evidence_qrels`). Short answers are in ``metadata.answers``. Any BEIR set on disk works as it
-is. This module defines the gold passages of a query, for training and evaluation.
-Passages: :mod:`grls.data.corpus`.
+the gold (:func:`evidence_qrels`). Short answers are in ``metadata.answers``. Any BEIR set on disk works
+unchanged. This module defines the gold passages of a query, for training and evaluation.
 """
 
 from __future__ import annotations
@@ -19,17 +18,22 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grls.data.corpus import Corpus
 from grls.data.inputs.tables import QUERY_FORM, in_layout
 from grls.data.types import Passage, Query
+from grls.data.words import pieces
 from grls.errors import DataError, Option, at_least
 from grls.io.files import atomic_folder, text_lines
 from grls.io.jsonl import object_of, read_jsonl, string_of, write_line
 from grls.io.option_errors import visible
 from grls.io.progress import counted
+
+if TYPE_CHECKING:
+    from grls.data.codec import Codec
 
 log = logging.getLogger(__name__)
 
@@ -48,11 +52,7 @@ _GRADE = re.compile(r"-?[0-9]{1,18}")
 
 
 def read_queries(path: str | Path) -> list[Query]:
-    """Read ``queries.jsonl`` (or the data set folder that holds it).
-
-    Raises:
-        DataError: The file is missing, empty, malformed (with the line), or repeats an id.
-    """
+    """Read ``queries.jsonl`` (or the data set folder that holds it)."""
     file = Path(path) / "queries.jsonl" if Path(path).is_dir() else Path(path)
     queries: dict[str, Query] = {}
     for line, record in read_jsonl(file):
@@ -66,11 +66,7 @@ def read_queries(path: str | Path) -> list[Query]:
 
 
 def read_qrels(path: str | Path) -> Qrels:
-    """Read a qrels file in BEIR's form (three tab-separated columns, with a header).
-
-    Raises:
-        DataError: The file is missing or a line is malformed.
-    """
+    """Read a qrels file in BEIR's form: three columns between tabs, with a header."""
     file = Path(path)
     if not file.is_file():
         hint = f"; there are {_splits(file)}" if _splits(file) else evidence_hint(file.parent.parent)
@@ -105,7 +101,7 @@ def read_qrels(path: str | Path) -> Qrels:
 
 
 def warn_below_zero(folder: str | Path, split: str, qrels: Qrels) -> None:
-    """Warn of grades below zero, which count as the grade 0."""
+    """Warn of grades below zero, which count as 0."""
     if below := [grade for grades in qrels.values() for grade in grades.values() if grade < 0]:
         log.warning(
             "%s: %s below zero; such passages are not relevant, as with the grade 0.",
@@ -114,17 +110,15 @@ def warn_below_zero(folder: str | Path, split: str, qrels: Qrels) -> None:
 
 
 def _splits(file: Path) -> str:
-    """The names of the qrels files of a folder, for the error text."""
     return ", ".join(sorted(other.stem for other in file.parent.glob("*.tsv")))
 
 
 def has_qrels(folder: str | Path) -> bool:
-    """Whether a data set has judgements of any split."""
     return any((Path(folder) / "qrels").glob("*.tsv"))
 
 
 def evidence_qrels(queries: Iterable[Query]) -> Qrels:
-    """The gold of a data set without qrels: the evidence of the queries that have any, each with grade 1."""
+    """The evidence of the queries that have any, each passage with grade 1."""
     return {query.id: dict.fromkeys(query.evidence, 1) for query in queries if query.evidence}
 
 
@@ -144,7 +138,7 @@ def evidence_hint(folder: Path) -> str:
 
 
 def first_queries(queries: list[Query], limit: int | None) -> list[Query]:
-    """The first queries of a split, as ``--limit`` counts them; None: all."""
+    """The first queries of a split, as ``--limit`` counts them."""
     at_least(1, limit=limit)
     return queries[:limit]
 
@@ -158,7 +152,8 @@ def read_split(
 ) -> tuple[list[Query], Qrels]:
     """The queries and qrels of one split of a data set; warns of what does not fit together.
 
-    Judgements of unknown queries are left out. Judged passages that the corpus lacks: :func:`told_unknown`.
+    Queries are in the order of ``queries.jsonl``. Judgements of unknown queries are left out. Judged passages
+    that the corpus lacks: :func:`told_unknown`.
 
     Args:
         folder: The data set.
@@ -166,13 +161,6 @@ def read_split(
         corpus: The corpus that should hold the passages of qrels and evidence; None: any.
         limit: Number of first queries; None: all.
         known: Leave out passages that the corpus lacks, as for training.
-
-    Returns:
-        The queries in the order of ``queries.jsonl``, and their qrels.
-
-    Raises:
-        ConfigError: The limit is below 1.
-        DataError: The split judges no known query, or the corpus has none of its passages.
     """
     if not Path(folder).exists():
         raise DataError(
@@ -195,11 +183,7 @@ def read_split(
 
 
 def judged_by(qrels: Qrels, queries: Iterable[Query], source: str | Path) -> tuple[list[Query], Qrels]:
-    """The queries that qrels judge, and the qrels of these; warns of judged queries that there are not.
-
-    Raises:
-        DataError: No query is judged.
-    """
+    """The queries that qrels judge, and the qrels of these; warns of unknown queries."""
     judged = [query for query in queries if query.id in qrels]
     unknown = qrels.keys() - {query.id for query in judged}
     if not judged:
@@ -221,9 +205,6 @@ def told_unknown(
 
     Such passages stay: no run finds them, as for trec_eval. ``known``: they are left out, as are queries that
     have no other gold.
-
-    Raises:
-        DataError: The corpora have none of the passages.
     """
     uses = {passage: query for query, grades in qrels.items() for passage in grades}
     for query in queries:
@@ -274,12 +255,12 @@ def _warn_once(text: str) -> None:
 
 
 def own_corpus(folder: str | Path) -> Corpus | None:
-    """The corpus in the folder of a data set, to check gold passages against; None without such a file."""
+    """The corpus of a data set, to check gold passages against; None without such a file."""
     return Corpus.read(folder) if (Path(folder) / "corpus.jsonl").is_file() else None
 
 
 def relevant(grades: Mapping[str, int]) -> list[str]:
-    """The gold passages in the qrels of one query: the passages graded above 0."""
+    """The passages graded above 0."""
     return [passage for passage, grade in grades.items() if grade > 0]
 
 
@@ -324,7 +305,6 @@ def _alike(first: str, second: str) -> bool:
 
 
 def own_told(count: int, source: str) -> str:
-    """That so many queries are passages, in words."""
     passages = counted(count, "query is a passage", "queries are passages")
     return (
         f"{passages} of {source}, by id and text: a query does not find itself (BEIR's ignore_identical_ids)"
@@ -332,7 +312,7 @@ def own_told(count: int, source: str) -> str:
 
 
 def any_order(query: Query) -> bool:
-    """Whether any order of the evidence is correct: the query's metadata holds ``any_order: true``."""
+    """Whether the query's metadata hold ``any_order: true``."""
     return json.loads(query.metadata).get("any_order") is True
 
 
@@ -348,15 +328,10 @@ def proofs_of(query: Query) -> list[list[str]]:
 
 
 def turns_of(query: Query) -> list[list[str]]:
-    """The turns of the conversation before a query, from its metadata; none without ``history``.
+    """The turns of the conversation before a query; none without ``history``.
 
     ``metadata.history`` is a list of turns, each a string or a list of strings (a question and its reply).
-
-    Returns:
-        The texts of each turn, on one line each; a turn without texts is left out.
-
-    Raises:
-        DataError: ``metadata.history`` is no such list.
+    The texts of a turn are on one line each; a turn without texts is left out.
     """
     history: Any = json.loads(query.metadata).get("history", [])
     listed = history if isinstance(history, list) else [None]
@@ -383,9 +358,6 @@ def write_dataset(
             metadata of its passages.
         queries: All queries of all splits.
         qrels: Split -> query id -> passage id -> grade.
-
-    Raises:
-        DataError: An id in the qrels holds a tab or a line end, which would break its line of the file.
     """
     for judged in qrels.values():
         for query_id, grades in judged.items():
@@ -414,7 +386,6 @@ def write_dataset(
 
 
 def query_record(query: Query) -> dict[str, Any]:
-    """A query as the JSON object of one line of ``queries.jsonl``."""
     metadata = json.loads(query.metadata)
     if query.answers:
         metadata["answers"] = list(query.answers)
@@ -425,7 +396,7 @@ def query_record(query: Query) -> dict[str, Any]:
 
 
 def query_of(record: dict[str, Any], file: str | Path, line: int | None = None) -> Query:
-    """A query from the object of a line of ``queries.jsonl``; without a line, ``file`` names it alone."""
+    """A query from the object of a line; without a line, errors name ``file`` alone."""
     record = in_layout(record, QUERY_FORM, file, line)
     metadata = object_of(record, "metadata", file, line)
     answers = metadata.get("answers", [])
@@ -465,7 +436,7 @@ def _are_strings(value: object) -> bool:
 class DataFault(NamedTuple):
     """A fault that retrieval, training or evaluation would refuse, in words.
 
-    ``line`` is None if the fault concerns the whole file. ``told``: it is not refused, and warned of.
+    ``line`` is None if the fault concerns the whole file. ``told``: it is only warned of.
     """
 
     file: Path
@@ -474,11 +445,80 @@ class DataFault(NamedTuple):
     told: bool = False
 
 
+class Finding(NamedTuple):
+    """How many passages have something unusual, and a few ids; ``a = b`` names the earlier one, too."""
+
+    kind: str
+    passages: int
+    examples: list[str]
+
+
+class CorpusCheck(NamedTuple):
+    """The report on a corpus, with a finding for every kind; ``tokens`` is the unit of lengths."""
+
+    corpus: str
+    passages: int
+    tokens: str
+    mean_tokens: float
+    longest: int
+    findings: list[Finding]
+
+
+def check_corpus(
+    corpus: Corpus, codec: Codec | None = None, limit: int = 512, examples: int = 3
+) -> CorpusCheck:
+    """Count duplicates, empty passages, and passages longer than ``limit``, which a generator cuts.
+
+    Lengths are in tokens of ``codec``, without it in words. Of each kind ``examples`` ids are named.
+    """
+    first: dict[bytes, int] = {}
+    lengths: list[int] = []
+    duplicates: list[tuple[int, int]] = []
+    empty: list[int] = []
+    for batch in corpus.batches():
+        if codec is None:
+            sizes = [len(pieces(f"{passage.title} {passage.text}")) for passage in batch]
+        else:
+            titles = codec.texts([passage.title for passage in batch])
+            texts = codec.texts([passage.text for passage in batch])
+            rows = zip(titles, texts, strict=True)
+            sizes = [len(codec.titled(title, text) if title else text) for title, text in rows]
+        for number, (passage, size) in enumerate(zip(batch, sizes, strict=True), len(lengths)):
+            lengths.append(size)
+            mark = blake2b(f"{passage.title}\0{passage.text}".encode(), digest_size=16).digest()
+            if (earlier := first.setdefault(mark, number)) != number:
+                duplicates.append((number, earlier))
+            if not passage.text.strip():
+                empty.append(number)
+    long = [number for number, length in enumerate(lengths) if length > limit]
+    unit = "words" if codec is None else "tokens"
+    cut = "" if codec is None else " (a generator of that limit cuts them)"
+    pairs = [" = ".join(corpus.ids(pair)) for pair in duplicates[: max(examples, 0)]]
+    findings = [
+        Finding("duplicate of an earlier passage", len(duplicates), pairs),
+        Finding("empty text", len(empty), corpus.ids(empty[: max(examples, 0)])),
+        Finding(f"longer than {limit} {unit}{cut}", len(long), corpus.ids(long[: max(examples, 0)])),
+    ]
+    mean = sum(lengths) / max(len(lengths), 1)
+    return CorpusCheck(corpus.source, len(corpus), unit, mean, max(lengths, default=0), findings)
+
+
+def format_check(report: CorpusCheck) -> str:
+    lines = [
+        f"{report.corpus}: {counted(report.passages, 'passage')}, mean {report.mean_tokens:.1f} "
+        f"{report.tokens}, longest {report.longest:,}"
+    ]
+    for finding in report.findings:
+        shown = f"  ({', '.join(finding.examples)})" if finding.examples else ""
+        lines.append(f"  {finding.passages:>9,}  {finding.kind}{shown}")
+    return visible("\n".join(lines))
+
+
 def check_data(folder: str | Path, corpus: Corpus) -> list[DataFault]:
     """All faults in the queries, evidence and qrels of a data set, in the order of the files.
 
     Reading a data set stops at the first fault, and finds some faults only after a model is loaded. The
-    corpus itself: :mod:`grls.index.corpus_check`.
+    corpus itself: :func:`check_corpus`.
     """
     file = Path(folder) / "queries.jsonl"
     splits = sorted((Path(folder) / "qrels").glob("*.tsv"))
@@ -538,7 +578,7 @@ class CheckedFile(NamedTuple):
 
 
 def checked_files(folder: str | Path, faults: list[DataFault]) -> list[CheckedFile]:
-    """The files that :func:`check_data` read, with the number of its ``faults`` in each."""
+    """The files that :func:`check_data` read, with the number of ``faults`` in each."""
     queries = Path(folder) / "queries.jsonl"
     kinds = {queries: "query"} if queries.is_file() else {}
     kinds |= dict.fromkeys(sorted((Path(folder) / "qrels").glob("*.tsv")), "judgement")
@@ -559,7 +599,7 @@ class GoldCount(NamedTuple):
         source: ``qrels``, or ``evidence`` of a data set without qrels.
         queries: Queries with a gold passage.
         without: Queries without one.
-        unused: Those of ``without`` that have evidence, which does not count beside qrels.
+        unused: Those of ``without`` that have evidence, which does not count if there are qrels.
     """
 
     source: str
@@ -569,7 +609,7 @@ class GoldCount(NamedTuple):
 
 
 def count_gold(folder: str | Path) -> GoldCount | None:
-    """Count the queries with and without gold passages; None without readable queries and qrels."""
+    """None without readable queries and qrels."""
     file = Path(folder) / "queries.jsonl"
     queries = [query for _, query in _queries(file, [])] if file.is_file() else []
     try:
@@ -587,7 +627,6 @@ def count_gold(folder: str | Path) -> GoldCount | None:
 
 
 def format_gold(folder: str | Path, gold: GoldCount) -> str:
-    """The gold of a data set, and the number of queries without gold, in a line."""
     if not gold.queries and not gold.unused:
         return visible(f"{folder}: no query has a gold passage, neither in qrels nor as `evidence`")
     source = "gold is that of qrels" if gold.source == "qrels" else "no qrels, so gold is `evidence`"
@@ -597,7 +636,7 @@ def format_gold(folder: str | Path, gold: GoldCount) -> str:
 
 
 def format_checked(folder: str | Path, files: list[CheckedFile]) -> str:
-    """The checked files, one a line; a folder without queries and qrels is named as such."""
+    """One file a line; a folder without queries and qrels is named as such."""
     lines = [
         f"{f.file}: {counted(f.entries, f.kind)} checked, {counted(f.faults, 'fault')}"
         + f", {counted(f.unknown, 'unknown id')} (warned of, not refused)" * bool(f.unknown)
@@ -607,7 +646,6 @@ def format_checked(folder: str | Path, files: list[CheckedFile]) -> str:
 
 
 def format_faults(faults: list[DataFault]) -> str:
-    """The first faults, one a line."""
     lines = [f"{f.file}{'' if f.line is None else f', line {f.line}'}: {f.what}." for f in faults[:_SHOWN]]
     if len(faults) > _SHOWN:
         lines.append(f"… and {len(faults) - _SHOWN:,} more")

@@ -1,14 +1,13 @@
 """Excerpts of passages as evidence for a question: the title, and the sentences nearest to the question.
 
 A hop reads the question and every passage retrieved so far. Whole passages make this input long, and the
-question is a small part of it. The next hop mostly needs one or two sentences. The first sentence says what a
-passage is about, so it is always kept. Other sentences are ranked by the words that they share with the
-question; a word that is rare in the passage counts more. With S sentences, of which S_w hold the word w,
+next hop mostly needs one or two sentences. The first sentence says what a passage is about, so it always
+stays. Other sentences are ranked by the words that they share with the question; a word that is rare in the
+passage counts more. With S sentences, of which S_w hold the word w,
 
     score(sentence) = sum over the words w that sentence and question share of log((S + 1) / S_w).
 
-Words are compared by their first six letters, without case. People are shown the part of a text nearest to a
-question (:func:`part_around`). The module does not know corpora or tokenizers.
+Words are compared by their first six letters, without case.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def excerpt(question: str, passage: Passage, words: int) -> Passage:
 
 
 def part_around(question: str, text: str, most: int) -> str:
-    """The part of a text nearest to a question, of at most ``most`` characters, for people; … is left out.
+    """The part of a text nearest to a question, of at most ``most`` characters; … is left out.
 
     It holds the words of the question that are rarest in the text; without any it is the beginning.
     """

@@ -21,7 +21,7 @@ class FilterOptions:
 
     @property
     def record(self) -> dict[str, str | bool]:
-        """The options that are set, for manifests."""
+        """The options that are set."""
         options = {"allow": self.allow, "where": self.where, "query_filters": self.queries or None}
         return {name: value for name, value in options.items() if value is not None}
 

@@ -1,8 +1,7 @@
 """Which passages a query may find: filters over ids and over the corpus' metadata.
 
-A filter is a plain immutable value. Equal filters are one filter, which is evaluated once for all its
-queries. It yields passage numbers. The module does not know tokens or retrievers, nor how they apply a
-filter.
+A filter is a plain immutable value that yields passage numbers. Equal filters are one filter, which is
+evaluated once for all its queries.
 """
 
 from __future__ import annotations
@@ -132,11 +131,7 @@ Allow = Filter | Collection[str] | Sequence[Filter | Collection[str] | None] | N
 def where(text: str) -> Where:
     """A filter over metadata, such as ``year>=2000 and (lang=de|fr or not open=true)``.
 
-    Args:
-        text: The filter, in the grammar of :mod:`grls.data.where`.
-
-    Raises:
-        ConfigError: It is no text, or does not follow the grammar; the error names the column.
+    The grammar is that of :mod:`grls.data.where`; a ConfigError names the column of what does not follow it.
     """
     if not isinstance(text, str):
         raise ConfigError(f"a filter over metadata is a text such as 'year>=2000 and lang=de', got {text!r}.")
@@ -144,7 +139,6 @@ def where(text: str) -> Where:
 
 
 def one_each(allow: Allow, queries: int) -> list[Filter | None]:
-    """The filter of each query, of so many queries."""
     if allow is None or isinstance(allow, Filter):
         return [allow] * queries
     if isinstance(allow, str):
@@ -181,7 +175,6 @@ def resolved(filters: Sequence[Filter | None], corpus: Corpus) -> list[Filter | 
 
 
 def filters_of(options: FilterOptions, queries: Sequence[Query]) -> list[Filter | None]:
-    """The filter of each query, from the options of a command."""
     none: list[Filter | None] = [None] * len(queries)
     by_file = none if options.allow is None else read_allowed(options.allow, queries)
     for_all = None if options.where is None else where(options.where)

@@ -1,9 +1,9 @@
 """Data sets of the Hugging Face hub as folders in BEIR's layout: ``--data hub:NAME``, ``--corpus hub:NAME``.
 
-Rows are streamed by ``datasets`` and written once; later commands read the folder. The configuration
-``corpus`` holds the passages, ``queries`` the queries, and every configuration with columns of query ids and
-passage ids the judgements, one file a split: the form of MTEB's data sets. A data set with a single
-configuration is a corpus. Names of columns: as of data frames (:mod:`grls.data.inputs.entries`).
+Rows are streamed by ``datasets`` and written once; later commands read the folder. As in MTEB's data sets,
+the configuration ``corpus`` holds the passages, ``queries`` the queries, and every configuration with columns
+of query ids and passage ids the judgements, one file a split. A data set with a single configuration is a
+corpus. Names of columns: as of data frames (:mod:`grls.data.inputs.entries`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def local_folder(name: str) -> str:
 
 
 def _write(folder: Path, name: str, sets: Mapping[str, Any], chosen: str) -> None:
-    """Write a data set; ``sets``: configuration -> split -> rows."""
+    """``sets``: configuration -> split -> rows."""
     corpus = chosen or ("corpus" if "corpus" in sets else next(iter(sets)) if len(sets) == 1 else "")
     if corpus not in sets:
         raise ConfigError(
@@ -92,7 +92,7 @@ def _write(folder: Path, name: str, sets: Mapping[str, Any], chosen: str) -> Non
 
 
 def _passages(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The objects of ``corpus.jsonl``; passages without ids are numbered."""
+    """Passages without ids are numbered."""
     for n, row in enumerate(rows):
         label = f"row {n}"
         name, text, fields = entry_parts(None, row, label, CORPUS_FORM)

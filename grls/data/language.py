@@ -54,7 +54,7 @@ def _likeliest(texts: list[str]) -> tuple[str, float]:
 
 @cache
 def _identifier() -> Any:
-    """The detector; its model is read at the first guess, in 0.7 s."""
+    """Its model is read at the first guess, in 0.7 s."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

@@ -3,7 +3,7 @@
 A passage is named by its title, as whole words, with or without what stands in brackets, what follows a
 comma; an article before it does not count. A passage without a title is named by the first words in capitals,
 by a single word if no passage has it in small letters. A name of several words counts in any letter case, a
-name of one word only as it is written. In scripts without spaces each character is a word
+name of one word only in the case of the title. In scripts without spaces each character is a word
 (:func:`~grls.data.words.plain_words`). Of names that overlap in a text, the first and longest counts: ``New
 York City``, not ``New York``.
 
@@ -14,8 +14,7 @@ Texts of metadata fields may be further names, in the same way. The metadata fie
 lists ids of passages that it links to, as by a hyperlink; to each of them it is a name that no other bears.
 Ids that no passage has are left out, with a warning.
 
-The table of a large corpus is kept in the cache of ``datasets``, for this corpus, these fields and this rule
-alone.
+The table of a large corpus is stored in the cache of ``datasets``, by corpus, fields and version of the rule.
 """
 
 from __future__ import annotations
@@ -56,9 +55,9 @@ KEPT_BYTES = 8 * 2**20
 """The tables of smaller corpora are made anew, within a second or two."""
 
 _RULE = 1
-"""The version of what is found, part of the name under which it is kept."""
+"""The version of the rule, part of the name under which a table is stored."""
 _KEPT, _MANIFEST = 8, "links.json"
-"""So many tables are kept: those that were made last."""
+"""So many tables are stored: those that were made last."""
 _BRACKETS = re.compile(r"\s*[(（\[［][^()（）\[\]［］]*[)）\]］]\s*")
 _ARTICLE = re.compile(r"^(?:the|an?)\s+", re.IGNORECASE)
 _WORDS = re.compile(r"\w+")
@@ -123,11 +122,8 @@ class Naming(NamedTuple):
 
 
 class Links:
-    """The names of the passages of a corpus, and the passages whose texts hold them.
-
-    Args:
-        corpus: The corpus.
-        table: Its table (:func:`find_links`).
+    """The names of the passages of a corpus, and the passages whose texts hold them (``table``:
+    :func:`find_links`).
     """
 
     def __init__(self, corpus: LinkedCorpus, table: Table):
@@ -138,14 +134,9 @@ class Links:
 
     @classmethod
     def of_corpus(cls, corpus: LinkedCorpus, fields: Sequence[str] = ()) -> Links:
-        """The links of a corpus; the table of a large one is kept.
+        """The links of a corpus; the table of a large one is cached.
 
-        Args:
-            corpus: The corpus.
-            fields: The metadata fields whose texts are names, besides the title.
-
-        Raises:
-            DataError: No passage has a field, or it holds no texts.
+        ``fields`` are the metadata fields whose texts are names, besides the title. Each must hold texts.
         """
         if corpus.table.data.nbytes < KEPT_BYTES:
             return cls(corpus, find_links(corpus, fields))
@@ -170,7 +161,6 @@ class Links:
         return sum(bool(self.of(number)) for number in numbers) / max(len(numbers), 1)
 
     def in_text(self, text: str) -> list[Naming]:
-        """The names in a text, each once."""
         flat, start, found = plain_words(text).encode() + b" ", 0, dict[int, None]()
         while start < len(flat):
             name = self._first(flat[start : start + self._longest])
@@ -192,7 +182,7 @@ class Links:
         return named
 
     def names(self, number: int) -> list[str]:
-        """The names of a passage, in lower case."""
+        """In lower case."""
         places = np.flatnonzero(self._table["bearers"] == number)
         names = np.searchsorted(self._table["bearers_starts"], places, side="right") - 1
         return [self._naming(name).words for name in names.tolist()]
@@ -226,12 +216,11 @@ class Links:
 def find_links(corpus: LinkedCorpus, fields: Sequence[str] = ()) -> Table:
     """The table of the links of a corpus: N names, P passages.
 
-    Returns:
-        Rows of five kinds, each as values and the starts of the rows: ``names`` ``[N]`` (UTF-8 words, each
-        with a space behind it, ascending), ``bearers`` ``[N]`` (numbers of passages), ``forms`` ``[N]`` (as
-        titles write a name of one word, each with the byte 255 behind it), ``held`` ``[P]`` (numbers of
-        names), ``given`` ``[P]`` (numbers of passages). And ``counts`` ``[N]`` and ``given_counts`` ``[P]``:
-        how many passages hold a name, or link to a passage.
+    Rows are of five kinds, each as values and the starts of the rows: ``names`` ``[N]`` (UTF-8 words, each
+    with a space behind it, ascending), ``bearers`` ``[N]`` (numbers of passages), ``forms`` ``[N]`` (as
+    titles write a name of one word, each with the byte 255 behind it), ``held`` ``[P]`` (numbers of
+    names), ``given`` ``[P]`` (numbers of passages). And ``counts`` ``[N]`` and ``given_counts`` ``[P]``:
+    how many passages hold a name, or link to a passage.
     """
     numbers: dict[str, int] = {}
     forms: dict[str, set[str]] = {}
@@ -292,14 +281,13 @@ def as_written(passage: Passage, words: str) -> str:
 
 
 def _names(title: str) -> list[str]:
-    """The names of a passage with this title."""
     bare = _BRACKETS.sub(" ", title).strip()
     names = (_ARTICLE.sub("", name.strip()) for name in (title, bare, bare.partition(",")[0]))
     return list(dict.fromkeys(names))
 
 
 def _subject(text: str) -> str:
-    """The name that a text without a title begins with, if it does."""
+    """The name that a text without a title begins with, if any."""
     found = _SUBJECT.search(text, 0, _BEGINNING)
     return found[0] if found else ""
 
@@ -315,7 +303,7 @@ class _Writing:
         return set(_WORDS.findall(self._text))
 
     def holds(self, forms: Collection[str]) -> bool:
-        """Whether it holds one of the forms of a name; a name without forms counts in any letter case."""
+        """A name without forms counts in any letter case."""
         if not forms or not self._words.isdisjoint(forms):
             return True
         return any(self._writes(form) for form in forms if not form.isalnum())
@@ -337,7 +325,6 @@ def _rows(column: str, rows: Sequence[bytes]) -> Table:
 
 
 def _further(corpus: LinkedCorpus, fields: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The texts of metadata fields, for each passage."""
     if not fields:
         yield from repeat((), len(corpus))
         return
@@ -397,7 +384,6 @@ def _listed(value: Any, corpus: LinkedCorpus, number: int, field: str) -> list[s
 
 
 def _line(corpus: LinkedCorpus, number: int) -> int | None:
-    """The line of a passage in the file of its corpus."""
     (name,) = corpus.ids([number])
     file = Path(corpus.source)
     lines = read_passages(file) if file.is_file() else ()
@@ -405,7 +391,7 @@ def _line(corpus: LinkedCorpus, number: int) -> int | None:
 
 
 def _kept_table(folder: Path) -> Table | None:
-    """The table in a folder, mapped into memory; None: there is none, or not as it was written."""
+    """The table in a folder, mapped into memory; None: there is none, or it is damaged."""
     try:
         manifest = read_json(folder / _MANIFEST)
         files = {name: folder / f"{name}.npy" for name in _COLUMNS}
@@ -418,7 +404,7 @@ def _kept_table(folder: Path) -> Table | None:
 
 
 def _keep(table: Table, folder: Path) -> None:
-    """Keep a table, where the folder can be written, and forget the oldest ones."""
+    """Store a table, where the folder can be written, and delete the oldest ones."""
     with suppress(GrlsError, OSError):
         with atomic_folder(folder, "") as new:
             for name, values in table.items():

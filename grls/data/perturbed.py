@@ -51,7 +51,7 @@ SYNONYMS = {
 
 
 def perturbed(query: Query, kind: Perturbation, seed: int, corpus: Corpus) -> Query | None:
-    """The query with a perturbed text; None: its metadata have no translation, the corpus no titles."""
+    """None: its metadata have no translation, or the corpus no titles."""
     random = Random(f"{seed} {kind} {query.id}")
     if kind == "language":
         translations = json.loads(query.metadata).get("translations")
@@ -84,7 +84,7 @@ def perturbed(query: Query, kind: Perturbation, seed: int, corpus: Corpus) -> Qu
 
 
 def _without_titles(query: Query, corpus: Corpus, random: Random) -> Query:
-    """The query with descriptions in place of titles; a title that nothing describes loses a letter."""
+    """Descriptions take the place of titles; a title that nothing describes loses a letter."""
     places: dict[tuple[int, int], Naming] = {}
     for name in corpus.links().in_text(query.text):
         words = r"[\W_]*".join(map(re.escape, name.words.split()))

@@ -16,9 +16,8 @@ from grls.io.recipes import definition
 class Preparer(NamedTuple):
     """A function that prepares a data set.
 
-    Attributes:
-        prepare: Its parameters are the options of the command, and its docstring is the help.
-        what: A line for the help of ``grls prepare``.
+    Its parameters are the options of the command, its docstring is the help, and ``what`` a line of the help
+    of ``grls prepare``.
     """
 
     prepare: Callable[..., None]

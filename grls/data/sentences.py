@@ -7,7 +7,6 @@ comma or a similar sign follows. So do the signs of that use that ``STerm`` lack
 ``!``, ``?``, ``…`` and the Greek ``;`` have other uses, too. They end a sentence only if a space follows
 (none is needed between characters of unspaced scripts), no lower-case letter comes next, and no abbreviation
 comes before. Most texts in Thai and Lao have no sign that ends a sentence, so such a text is one sentence.
-The module does not know languages.
 """
 
 from __future__ import annotations

@@ -2,12 +2,11 @@
 
 Legend: N passages, V spans.
 
-A generator that writes a passage from its beginning must guess the first words. For a passage that was never
-an answer in training this is hard. With spans it may begin at any word, for example at a name in the
-question. A span is a sequence of a few words of title and text. The constraint index is over spans instead of
-passages, and each span identifies its passage. Substrings as identifiers: Bevilacqua et al. 2022 (arXiv
-2204.10628). Several spans of a passage: Li et al. 2023 (arXiv 2305.16675). Score of a passage from its spans:
-:mod:`grls.retrieve.generative.span_scores`.
+A generator that writes a passage from its beginning must guess the first words, which is hard for a passage
+that was never an answer in training. With spans it may begin at any word, for example at a name in the
+question. A span is a few words of title and text; the constraint index is over spans instead of passages.
+Substrings as identifiers: Bevilacqua et al. 2022 (arXiv 2204.10628). Several spans of a passage: Li et al.
+2023 (arXiv 2305.16675). Score of a passage from its spans: :mod:`grls.retrieve.generative.span_scores`.
 
 Spans are numbered in the order of their passages, and within a passage in the order of its words. DONE comes
 last. Spans are not stored: they follow from the corpus and the number of words.
@@ -31,7 +30,7 @@ from grls.errors import at_least
 from grls.io.files import read_count
 
 SPANS = "spans.json"
-"""The file beside a trained model that names the spans of its training."""
+"""The file in the folder of a trained model that names the spans of its training."""
 
 _BATCH = 10_000
 
@@ -39,15 +38,11 @@ Ints = npt.NDArray[np.int64]
 
 
 class Spans:
-    """The spans of a corpus.
+    """The spans, of so many ``words``, of a corpus of N passages.
 
     A span begins at every word that holds a letter or a digit. It ends after ``words`` words or with its
     passage. A passage without such a word is one span. In scripts without spaces between words
     (:mod:`grls.data.words`), each character is a word.
-
-    Args:
-        corpus: N passages.
-        words: Words of a span.
     """
 
     def __init__(self, corpus: Corpus, words: int = 8):
@@ -86,7 +81,6 @@ class Spans:
         return [self._span(span, known[owner]) for span, owner in zip(spans, owners, strict=True)]
 
     def batches(self, size: int = _BATCH) -> Iterator[list[Passage]]:
-        """All spans in order, ``size`` at a time."""
         batch: list[Passage] = []
         for number, passage in enumerate(self.corpus):
             words = self.pieces(passage)
@@ -105,7 +99,6 @@ class Spans:
         return self._over(corpus, np.concatenate((self.starts, added.starts)), offsets)
 
     def select(self, numbers: Sequence[int] | Ints, corpus: Corpus) -> Spans:
-        """The spans of a corpus that holds the passages with these numbers."""
         counts = np.diff(self.offsets)[np.asarray(numbers, dtype=np.int64)]
         return self._over(corpus, self.starts[self.of(numbers)], np.concatenate(([0], np.cumsum(counts))))
 
@@ -117,7 +110,6 @@ class Spans:
         return spans
 
     def numbers(self, ids: Sequence[str]) -> list[int | None]:
-        """The numbers of passages in the corpus; see :meth:`grls.data.corpus.Corpus.numbers`."""
         return self.corpus.numbers(ids)
 
     def _span(self, span: int, words: Sequence[str]) -> Passage:
@@ -130,10 +122,9 @@ class Spans:
 
     @property
     def record(self) -> dict[str, Any]:
-        """The settings of the spans as a JSON object; :func:`read_spans` reads it."""
         return {"words": self.words}
 
 
 def read_spans(value: Any, file: Path) -> int | None:
-    """The length of spans in words, of a JSON value ``{"words": 8}``; None for null."""
+    """The words of a span, of a JSON value ``{"words": 8}``; None for null."""
     return read_count(value, "words", "the length of spans", 8, file)

@@ -1,9 +1,8 @@
 """Texts that spell a turn marker: a token that separates the turns of a chat.
 
-A tokenizer has an option to split special tokens that are spelled in a text. But some chat models mark turns
-with added tokens that are not declared special (DeepSeek's ``<｜User｜>``, ``<|im_start|>`` of many
-fine-tuned models), and the tokenizer never splits these. They are recognized by the chat template, which
-writes them.
+A tokenizer can split special tokens that are spelled in a text. But some chat models mark turns with added
+tokens that are not declared special (DeepSeek's ``<｜User｜>``, ``<|im_start|>`` of many fine-tuned models),
+and the tokenizer never splits these. They are recognized by the chat template, which writes them.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from grls.io.files import exclusive
+from grls.io.locks import exclusive
 
 if TYPE_CHECKING:
     from tokenizers import AddedToken

@@ -1,7 +1,6 @@
 """The plain values that pass between layers.
 
-They do not know tokens, tensors or files. A passage is identified by its id: two passages may have the same
-text, and a passage is never identified by decoding a text.
+A passage is identified by its id, never by decoding a text: two passages may have the same text.
 """
 
 from __future__ import annotations
@@ -62,11 +61,7 @@ class Query(NamedTuple):
 
 
 class PassageMetadata(Mapping[str, Any]):
-    """The metadata of a passage, parsed at the first look-up; it equals a dict of them.
-
-    Args:
-        text: A JSON object.
-    """
+    """The metadata of a passage, a JSON object that is parsed at the first look-up; it equals a dict."""
 
     __slots__ = ("_text", "_values")
 
@@ -175,7 +170,7 @@ class FullHit(Hit):
         hop: int | None = None,
         links: Sequence[NameLink] | None = None,
     ) -> FullHit:
-        """A hit with what is known of it now; of None it keeps what it has."""
+        """A hit with what is known of it now; None changes nothing."""
         full = cls(*hit)
         full._metadata = hit.metadata if metadata is None else metadata
         full._hop = hit.hop if hop is None else hop

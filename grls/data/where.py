@@ -26,7 +26,7 @@ How values compare:
 - ``true``, ``false``, ``nan``, ``inf`` and ``infinity`` have no order, so they are refused after ``<``,
   ``<=``, ``>`` and ``>=``. In quotes they are ordinary text.
 
-A filter is read in time proportional to its length. The module does not know the passages.
+A filter is read in time proportional to its length.
 """
 
 from __future__ import annotations
@@ -85,7 +85,6 @@ class FilterValue(NamedTuple):
         return Decimal(self.text) if match["part"] else int(self.text)
 
     def equals(self, entry: Any) -> bool:
-        """Whether an entry of the metadata equals this value."""
         if isinstance(entry, bool):
             return not self.quoted and self.text == ("true" if entry else "false")
         if isinstance(entry, int | float):
@@ -110,9 +109,8 @@ class FieldComparison:
     """A comparison of one field.
 
     Attributes:
-        field: The name of the field.
         operator: ``=``, ``!=``, ``<``, ``<=``, ``>`` or ``>=``.
-        values: The values to compare with; after ``=`` and ``!=`` several values mean any of them.
+        values: After ``=`` and ``!=`` several values mean any of them.
     """
 
     field: str
@@ -156,12 +154,10 @@ class Joined:
     parts: tuple[Expression, ...]
 
     def comparisons(self) -> Iterator[FieldComparison]:
-        """The comparisons of the filter."""
         for part in self.parts:
             yield from part.comparisons()
 
     def mask(self, of: Callable[[FieldComparison], Mask]) -> Mask:
-        """For which passages the filter holds, from those for which each comparison holds."""
         joined = self.parts[0].mask(of).copy()
         for part in self.parts[1:]:
             (np.logical_and if self.word == "and" else np.logical_or)(joined, part.mask(of), out=joined)
@@ -181,12 +177,7 @@ def filter_word(text: str) -> str:
 
 
 def parse_filter(text: str) -> Expression:
-    """Read a filter.
-
-    Raises:
-        ConfigError: The text does not follow the grammar (the error names the column), or is too long or too
-            deep.
-    """
+    """Read a filter; a ConfigError names the column of what does not follow the grammar."""
     if len(text) > MOST:
         raise ConfigError(f"a filter has at most {MOST:,} characters, got {len(text):,}.")
     parser = _Parser(text)
@@ -197,7 +188,7 @@ def parse_filter(text: str) -> Expression:
 
 
 def _sign(entry: float, number: int | Decimal) -> int:
-    """-1, 0 or 1 if a number of the metadata is below, equal or above; floats compare with floats."""
+    """Floats compare with floats."""
     value: Any = float(number) if isinstance(entry, float) and isinstance(number, Decimal) else number
     return int(entry > value) - int(entry < value)
 
@@ -299,7 +290,6 @@ class _Parser:
         self.token = next(self._tokens)
 
     def error(self, expected: str) -> ConfigError:
-        """The error at the current token."""
         token = self.token
         got = "the end" if token.kind == "end" else repr(token.text)
         hint = ""

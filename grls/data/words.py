@@ -1,4 +1,4 @@
-"""Splits texts into the words that BM25, TF-IDF and neighbours count; all of them use this one rule.
+"""Splits texts into the words that BM25 and TF-IDF count; both use this one rule.
 
 First a text is folded (:func:`fold`): Unicode NFKC and case folding, without optional marks (vowel points,
 Greek accents, variants of Arabic letters), and with one set of digits. Accents of Latin letters stay, because
@@ -8,7 +8,7 @@ If a script puts spaces between words, a word is a run of letters, marks and dig
 spaces (Han, kana, Thai, Lao, Khmer, Burmese, Tibetan, …) or put them between longer units (Hangul). Their
 words are pairs of neighbouring characters, as in Lucene's ``CJKAnalyzer``, and a single character is a word.
 The script is decided for each character, so a text may mix scripts. A symbol beyond ASCII (an emoji, ``€``)
-is a word, and so is a word with the signs at its end (``c++`` beside ``c``). A letter that an apostrophe
+is a word; so is a word with the signs at its end (``c++`` and ``c``). A letter that an apostrophe
 joins to a word (the s of ``owl's``) is none. The language selects function words and a stemmer
 (:class:`Analyzer`).
 """
@@ -90,8 +90,6 @@ _STEM = Option("analyzer.stem", python="analyzer=Analyzer(stem=…)")
 
 
 class PassagesByNumber(Protocol):
-    """Passages by their numbers: a corpus, or a list."""
-
     def __len__(self) -> int: ...
 
     def __getitem__(self, number: int, /) -> Passage: ...
@@ -140,7 +138,7 @@ class Analyzer:
 
     @classmethod
     def guessed(cls, passages: PassagesByNumber) -> Analyzer:
-        """The default analyzer with a language that is guessed from passages, without a warning."""
+        """The default analyzer with a guessed language, without a warning."""
         return cls(_guessed(passages) or "en")
 
     def in_english(self) -> Analyzer:
@@ -148,21 +146,20 @@ class Analyzer:
         return replace(self, language="en") if self.language == "auto" else self
 
     def settings(self) -> dict[str, str | bool]:
-        """The settings that differ from English without stemming, for manifests."""
+        """Those that differ from English without stemming, for manifests."""
         usual = {"language": ("auto", "en"), "stem": (False,), "stop_words": (True,)}
         return {name: value for name, value in vars(self).items() if value not in usual[name]}
 
-    def content(self, text: str, least: int = 2) -> dict[str, str]:
+    def content(self, text: str) -> dict[str, str]:
         """The content words of a text in order, each once: folded word -> the word as first written.
 
-        The list of function words that are left out is longer than for BM25. ``least``: letters of a word.
+        The list of function words that are left out is longer than for BM25.
         """
         stop = function_words(self.language)
         content: dict[str, str] = {}
         for word in _split(unicodedata.normalize("NFC", text), False):
             folded = fold(word, self.language in _TURKIC)
-            long = len(word) >= least or _UNSPACED.match(word)
-            if long and _WORD.fullmatch(word) and folded not in stop:
+            if _WORD.fullmatch(word) and folded not in stop:
                 content.setdefault(folded, word)
         return content
 
@@ -189,9 +186,7 @@ USUAL = Analyzer()
 def fold(text: str, turkish: bool = False) -> str:
     """A text in one normal form, so that variants of case, optional marks and digits become equal.
 
-    Args:
-        text: The text.
-        turkish: ``I`` is the capital of ``ı``; otherwise ``ı`` becomes ``i``.
+    ``turkish``: ``I`` is the capital of ``ı``; otherwise ``ı`` becomes ``i``.
     """
     if text.isascii() and not turkish:
         return text.lower()
@@ -261,7 +256,6 @@ def _guessed(passages: PassagesByNumber) -> str | None:
 
 
 def nothing_found(queries: int, empty: int, source: str) -> str:
-    """The warning that ``empty`` of so many queries share no word with the corpus."""
     corpus = "the corpus" if is_temporary(source) else source
     return (
         f"{counted(empty, 'query shares', 'queries share')} no word with {corpus}, of {queries:,} asked: "
@@ -271,7 +265,6 @@ def nothing_found(queries: int, empty: int, source: str) -> str:
 
 
 def _pieces(word: str) -> list[str]:
-    """A word without white space, split before each character of an unspaced script."""
     if word.isascii():
         return [word]
     category = unicodedata.category

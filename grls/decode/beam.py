@@ -28,7 +28,7 @@ from grls.index import ConstraintIndex
 from grls.index.base import Allowed
 from grls.index.rows import Ints
 from grls.index.subset import Subset
-from grls.io.files import PartTimer
+from grls.io.timing import PartTimer
 from grls.models.base import Floats, GeneratorModel, Session
 
 

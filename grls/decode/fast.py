@@ -29,7 +29,7 @@ from grls.decode.select import ScoreMode, log_probabilities
 from grls.decode.slots import SlotDecoder, SlotRun
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
-from grls.io.files import PartTimer
+from grls.io.timing import PartTimer
 from grls.models.base import Floats
 from grls.models.sessions.forest import Branches
 from grls.models.sessions.memory import SlotModel, TreeMemory

@@ -16,7 +16,7 @@ from grls.decode.beam import BeamRun, BeamSearch, ScoredPassage, SearchRequest
 from grls.decode.first_step import Best, FirstSteps
 from grls.errors import at_least
 from grls.index.rows import Ints
-from grls.io.files import PartTimer
+from grls.io.timing import PartTimer
 from grls.models.base import alike
 from grls.models.sessions.memory import SlotMemory
 

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
 from grls.data.corpus import Corpus
@@ -23,11 +24,7 @@ from grls.data.dataset import Qrels, gold_passages, turns_of
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError, Option
 from grls.evaluation.measures import WHOLE, RunDepth
-from grls.evaluation.metrics.answer_f1 import answer_f1
-from grls.evaluation.metrics.autoais import attributed
-from grls.evaluation.metrics.averages import mean
-from grls.evaluation.metrics.hits import hits
-from grls.evaluation.metrics.novel_f1 import novel_f1
+from grls.evaluation.metrics import answer_f1, hits, means, novel_f1
 from grls.evaluation.options import PremiseKind as PremiseKind
 from grls.io.files import atomic_file
 from grls.io.jsonl import read_jsonl, string_of, write_line
@@ -116,6 +113,37 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(_of_type(text, str, "a string") for text in _of_type(value, list, "a list of strings"))
 
 
+def attributed(
+    questions: Sequence[str], answers: Sequence[str], evidence: Sequence[Sequence[str]], judge: Entailment
+) -> list[bool]:
+    """AutoAIS: whether each answer follows from its evidence, as a model of entailment judges.
+
+    AIS means "attributable to identified sources"; Auto- means that a model judges, not a person (attributed
+    question answering, arXiv 2212.08037). The premise is the joined evidence of a query. RICHES (arXiv
+    2407.00361) swaps the names of premise and hypothesis, but judges the same pair: all quoted keys and that
+    sentence, without thoughts. A query without an answer or without evidence scores 0. The answer need not be
+    right: a wrong answer that its evidence supports scores 1. The figure depends on the model, so name it
+    beside the figure.
+    """
+    triples = list(zip(questions, answers, map(joined, evidence), strict=True))
+    judged = [n for n, (_, answer, text) in enumerate(triples) if answer.strip() and text]
+    entailed = judge.entails(
+        [triples[n][2] for n in judged], [hypothesis(triples[n][0], triples[n][1]) for n in judged]
+    )
+    follows = dict(zip(judged, entailed, strict=True))
+    return [follows.get(n, False) for n in range(len(triples))]
+
+
+def hypothesis(question: str, answer: str) -> str:
+    """The sentence that must follow from the evidence."""
+    return f"The answer to the question '{question.strip()}' is '{answer.strip()}'"
+
+
+def joined(evidence: Sequence[str]) -> str:
+    """Pieces of evidence as one text, in their order, each once."""
+    return "\n".join(dict.fromkeys(text.strip() for text in evidence if text.strip()))
+
+
 def score_answers(
     answered: dict[str, Answered],
     queries: Sequence[Query],
@@ -154,26 +182,26 @@ def score_answers(
     scores: Scores = {
         "queries": len(queries),
         "unanswered": sum(not row.answer.strip() for row in rows),
-        "quotes": mean(len(row.evidence) for row in rows),
-        "not_closed": mean(not quote.closed for quote in quotes) if quotes else 0.0,
-        "not_ended": mean(not row.ended for row in rows),
+        "quotes": fmean(len(row.evidence) for row in rows),
+        "not_closed": fmean(not quote.closed for quote in quotes) if quotes else 0.0,
+        "not_ended": fmean(not row.ended for row in rows),
     }
     golds = [gold_passages(query, qrels) for query in queries]
     judged = [(row.retrieved, gold) for row, gold in zip(rows, golds, strict=True) if gold]
     scores["judged"] = len(judged)
     if judged:
-        scores |= hits([passages for passages, _ in judged], [gold for _, gold in judged], ks)
+        scores |= means(hits, *zip(*judged, strict=True), ks=ks)
     questions = [(row, query) for row, query in zip(rows, queries, strict=True) if query.answers]
     scores |= {"asked": len(questions), "exact_match": None, "f1": None}
     if questions:
         written, accepted = [row.answer for row, _ in questions], [query.answers for _, query in questions]
-        scores |= answer_f1(written, accepted)
+        scores |= means(answer_f1, written, accepted)
         try:
             turns = [[*(turn[0] for turn in turns_of(query)), query.text] for _, query in questions]
         except DataError:  # the set has another meaning for `history`, so it holds no conversations
             turns = []
         if any(len(texts) > 1 for texts in turns):
-            scores |= novel_f1(written, accepted, turns)
+            scores |= means(novel_f1, written, accepted, turns)
     scores["autoais"] = None
     if judge is not None:
         evidence = []
@@ -185,7 +213,7 @@ def score_answers(
                 read = find_passages(corpus, (passage for quote in closed for passage in quote.passages))
                 evidence.append([passage.titled for passage in read.values()])
         follows = attributed([q.text for q in queries], [row.answer for row in rows], evidence, judge)
-        scores["autoais"] = mean(follows)
+        scores["autoais"] = fmean(follows)
     return depth.within(scores)
 
 

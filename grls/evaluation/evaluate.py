@@ -1,4 +1,4 @@
-"""Scores a run against a data set with every metric that applies.
+"""Scores a run against a data set with every metric that applies: a table query x metric, and its means.
 
 The data decide which metrics apply. Sequence recall and the measures of ``ir_measures`` always apply.
 Complete recall, set F1 with the known number of gold passages: some query has two gold passages or more, or
@@ -8,17 +8,19 @@ Answer recall: queries have accepted answers. Seen and unseen recall: there are 
 DONE-missing: the results hold chains. Hits of every hop, exact sets and exact chains: the results hold
 chains, or are those of a fixed number of hops. Graph checks: the results hold chains, and queries state a
 RuleTaker-Open problem. Sets (``expected-f1``, a cut) have no order of hops, so of these they have exact sets
-alone, and no path match. The conventions stand in ``grls.evaluation.metrics``, one file each. Scores by type:
-the metadata of queries have a field ``type``. Gold passages: :func:`grls.data.dataset.gold_passages`.
+alone, and no path match. The conventions stand in ``grls.evaluation.metrics``. Scores by type: the metadata
+of queries have a field ``type``. Gold passages: :func:`grls.data.dataset.gold_passages`.
 """
 
 from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+import pandas as pd
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import (
@@ -31,20 +33,25 @@ from grls.data.dataset import (
     warn_below_zero,
 )
 from grls.data.types import Hit, Query
-from grls.evaluation.graph import Reading
-from grls.evaluation.measures import MEASURES, RunDepth, mean_values, measure_names
-from grls.evaluation.metrics.answer_recall import answer_recall
-from grls.evaluation.metrics.averages import KS, cutoffs
-from grls.evaluation.metrics.complete_recall import complete_recall
-from grls.evaluation.metrics.done_missing import done_missing
-from grls.evaluation.metrics.exact_chain import exact_chain
-from grls.evaluation.metrics.graph_success import graph_success
-from grls.evaluation.metrics.hop_hits import hop_hits
-from grls.evaluation.metrics.known_number import known_number
-from grls.evaluation.metrics.path_match import Accepted, path_match
-from grls.evaluation.metrics.seen_unseen import seen_unseen
-from grls.evaluation.metrics.sequence_recall import sequence_recall
-from grls.evaluation.metrics.set_f1 import set_f1
+from grls.evaluation.graph import Reading, graph_success
+from grls.evaluation.measures import MEASURES, RunDepth, measure_names, query_values
+from grls.evaluation.metrics import (
+    KS,
+    Accepted,
+    answer_recall,
+    averages,
+    complete_recall,
+    cutoffs,
+    done_missing,
+    exact_chain,
+    hop_hits,
+    known_number,
+    path_match,
+    score_table,
+    seen_unseen,
+    sequence_recall,
+    set_f1,
+)
 from grls.evaluation.misses import miss_kinds
 from grls.evaluation.ruletaker import Problem, problem_of, states_problem
 from grls.runs.comparable import judged_queries
@@ -144,60 +151,77 @@ def evaluate_results(
     by_id = {query.id: query for query in queries}
     rankings, coverage = align(run.rankings, qrels, run.called)
     judged = [by_id[query_id] for query_id in rankings]
-    gold = [gold_passages(query, qrels) for query in judged]
-    chains: dict[str, list[Hit]] | None = None  # of every judged query; empty for one without a chain
+    gold = {query.id: gold_passages(query, qrels) for query in judged}
+    several = max(map(len, gold.values())) > 1
+    walks: dict[str, list[Hit]] = {}  # a chain of every judged query, empty for one without a chain
     if run.chains:
-        chains = {q: without_done(run.chains[q].hits) if q in run.chains else [] for q in qrels}
-    retrieved = [*rankings.values(), *(chains or {}).values()]
+        walks = {q: without_done(run.chains[q].hits) if q in run.chains else [] for q in qrels}
+    retrieved = [*rankings.values(), *walks.values()]
     texts = passage_texts(corpus, (hit.id for hits in retrieved for hit in hits))
-    ranked = {query: [hit.id for hit in hits] for query, hits in rankings.items()}
-    ids = list(ranked.values())
-    report: Report = {"queries": coverage._asdict(), "sequence_recall": sequence_recall(ids, gold, ks)}
-    report["measures"] = mean_values(measures, ranked, qrels) or None
-    several = max(map(len, gold)) > 1
-    report["complete_recall"] = complete_recall(ids, gold, ks) if several else None
-    report["answer_recall"] = None
-    if answered := [query for query in judged if query.answers]:
-        read = [[texts[hit.id] for hit in rankings[query.id][: max(ks)]] for query in answered]
-        values = answer_recall(read, [query.answers for query in answered], ks)
-        report["answer_recall"] = {**values, "queries": len(answered)}
-    report["seen_unseen"] = None if seen is None else seen_unseen(ids, gold, seen, ks)
-    passages = None if chains is None else [[hit.id for hit in hits] for hits in chains.values()]
+    ids = {query: [hit.id for hit in hits] for query, hits in rankings.items()}
+    chains = {query: [hit.id for hit in hits] for query, hits in walks.items()}
     ordered = run.in_hop_order if ordered is None else ordered
-    repeats = chains is not None and (run.info is None or run.info.options.get("repeat") is True)
-    paths = accepted_paths(judged, gold, repeats)
-    report["path_match"] = report["misses"] = None
-    known = [(chain, path) for chain, path in zip(passages or ids, paths, strict=True) if path is not None]
-    if ordered and any(len(path) > 1 for _, accepted in known for path in accepted.paths):
-        values = path_match([chain for chain, _ in known], [accepted for _, accepted in known])
-        report["path_match"] = {**values, "queries": len(known)}
-        report["misses"] = miss_kinds(judged, passages or ids, paths, corpus)
-    hops: FoundByHops | None = None
-    if passages is not None:
-        report["set"] = {**set_f1(passages, gold), **known_number(passages, gold)}
-        hops = FoundByHops(passages, gold, paths, ordered)
-    else:  # of rankings only F1 with the known number, where a query has several passages
-        report["set"] = known_number(ids, gold) if several else None
-        if run.steps == "fixed" and run.info is not None and ordered:
-            # The ranking begins with the passages of the best chain; without their number no chain is whole.
-            limit = run.info.options.get("hops")
-            first = [chain[:limit] for chain in ids]
-            hops = FoundByHops(first, gold, paths, complete=limit is not None, limit=limit)
-    report["hops"] = None if hops is None else hops.scores() or None
-    if chains is not None and run.steps == "dynamic":
-        report["done_missing"] = done_missing([q in run.chains and run.chains[q].done for q in qrels])
-    if chains is not None and ordered:
-        problems = stated_problems(judged, corpus)
-        proofs = [[texts[hit.id] for hit in chains[q]] for q in problems]
-        readings: dict[str, Reading] = {"graph": "algorithm3", "graph_reuse": "reuse"} if problems else {}
+    repeats = bool(chains) and (run.info is None or run.info.options.get("repeat") is True)
+    paths = accepted_paths(judged, gold, repeats) if ordered else {}
+
+    tables = {  # section -> query x metric
+        "sequence_recall": score_table(sequence_recall, ids, gold, ks=ks),
+        "measures": pd.DataFrame(query_values(measures, ids, qrels), index=list(qrels)),
+        "complete_recall": score_table(complete_recall, ids, gold, ks=ks),
+    }
+    if answers := {query.id: query.answers for query in judged if query.answers}:
+        read = {query: [texts[passage] for passage in ids[query][: max(ks)]] for query in answers}
+        tables["answer_recall"] = score_table(answer_recall, read, answers, ks=ks).assign(queries=1)
+    if seen is not None:
+        tables["seen_unseen"] = score_table(seen_unseen, ids, gold, seen=seen, ks=ks)
+    if any(len(path) > 1 for accepted in paths.values() for path in accepted.paths):
+        tables["path_match"] = score_table(path_match, chains or ids, paths).assign(queries=1)
+        if misses := miss_kinds(judged, chains or ids, paths, corpus):
+            tables["misses"] = pd.DataFrame.from_dict(misses, orient="index").assign(queries=1)
+    if chains or several:
+        tables["set"] = score_table(known_number, chains or ids, gold)
+    hops, limit, whole = chains, None, True
+    if chains:
+        tables["set"] = score_table(set_f1, chains, gold).join(tables["set"])
+    elif run.steps == "fixed" and run.info is not None and ordered:
+        # The ranking begins with the passages of the best chain; without their number no chain is whole.
+        limit = run.info.options.get("hops")
+        hops, whole = {query: found[:limit] for query, found in ids.items()}, limit is not None
+    if hops:
+        parts = []
+        if ordered:
+            uses = {query: paths[query].paths[0] if query in paths else () for query in gold}
+            evidence = {query: [*path, *({*gold[query]} - {*path})] for query, path in uses.items()}
+            longest = max(map(len, hops.values()))
+            parts.append(score_table(hop_hits, hops, evidence, limit=longest if limit is None else limit))
+        if whole:
+            parts.append(score_table(exact_chain, hops, gold, {query: paths.get(query) for query in gold}))
+        tables["hops"] = pd.concat(parts, axis=1)
+    if chains and run.steps == "dynamic":
+        done = {query: query in run.chains and run.chains[query].done for query in qrels}
+        tables["done_missing"] = score_table(done_missing, done)
+    if chains and ordered and (problems := stated_problems(judged, corpus)):
+        proofs = {query: [texts[passage] for passage in chains[query]] for query in problems}
+        readings: dict[str, Reading] = {"graph": "algorithm3", "graph_reuse": "reuse"}
         for section, reading in readings.items():
-            rates = graph_success(proofs, [*problems.values()], reading)
-            report[section] = {**rates, "queries": len(problems)}
-    depth = RunDepth.of(run, len(corpus), gold)
-    report = {section: depth.within(values) for section, values in report.items() if values is not None}
-    types = scores_by_type(judged, ids, gold, ks, passages, hops)
-    by_type = {name: depth.within(values) for name, values in types.items()}
-    return {**report, **({"by_type": by_type} if by_type else {})}
+            scores = score_table(graph_success, proofs, problems, reading=reading)
+            tables[section] = scores.assign(queries=1)
+
+    typed = [tables["sequence_recall"], tables["complete_recall"]]
+    if chains:
+        typed.append(tables["set"][["f1", "f1_known_number"]].rename(columns={"f1": "set_f1"}))
+    typed += [tables["hops"]] if "hops" in tables else []
+    if not several:  # it is the sequence recall
+        del tables["complete_recall"]
+    depth = RunDepth.of(run, len(corpus), [*gold.values()])
+    report: Report = {"queries": coverage._asdict()}
+    report |= {
+        section: depth.within(averages(table)) for section, table in tables.items() if len(table.columns)
+    }
+    by_type = {}
+    for kind, rows in pd.concat(typed, axis=1).groupby(types_of(judged)):
+        by_type[kind] = {"queries": len(rows), **depth.within(averages(rows.dropna(axis=1, how="all")))}
+    return report | ({"by_type": by_type} if by_type else {})
 
 
 def stated_problems(queries: Iterable[Query], corpus: Corpus) -> dict[str, Problem]:
@@ -222,90 +246,31 @@ def seen_gold(data: str | Path, split: str) -> set[str] | None:
 
 
 def accepted_paths(
-    queries: Sequence[Query], gold: Sequence[Collection[str]], repeats: bool = False
-) -> list[Accepted | None]:
-    """The gold evidence of each query, and equally good proofs in its metadata; None without evidence.
+    queries: Sequence[Query], gold: Mapping[str, Collection[str]], repeats: bool = False
+) -> dict[str, Accepted]:
+    """Query id -> its gold evidence, and equally good proofs in its metadata; of the queries with evidence.
 
     Unless hops may repeat a passage (``repeats``), a passage that a proof uses again stands once.
     """
-    paths: list[Accepted | None] = []
-    for query, passages in zip(queries, gold, strict=True):
-        evidence = [passage for passage in query.evidence if passage in set(passages)]
-        proofs = [evidence, *proofs_of(query)]
-        accepted = proofs if repeats else [list(dict.fromkeys(proof)) for proof in proofs]
-        paths.append(Accepted(accepted, any_order(query)) if query.evidence else None)
+    paths = {}
+    for query in queries:
+        if query.evidence:
+            evidence = [passage for passage in query.evidence if passage in set(gold[query.id])]
+            proofs = [evidence, *proofs_of(query)]
+            accepted = proofs if repeats else [list(dict.fromkeys(proof)) for proof in proofs]
+            paths[query.id] = Accepted(accepted, any_order(query))
     return paths
-
-
-class FoundByHops(NamedTuple):
-    """The passages that the hops of each query found.
-
-    Passages without hop order (:attr:`grls.runs.run.Run.in_hop_order`) have no hits of hops and no paths; the
-    exact set of a chain remains.
-
-    Attributes:
-        ids: Passage ids in hop order, without DONE.
-        gold: Gold passage ids.
-        paths: The accepted paths; None for a query without a known order.
-        ordered: Whether the ids are in hop order.
-        complete: Whether the ids are the whole chain and nothing else.
-        limit: Largest number of hops; None: the length of the longest chain.
-    """
-
-    ids: Sequence[Sequence[str]]
-    gold: Sequence[Collection[str]]
-    paths: Sequence[Accepted | None]
-    ordered: bool = True
-    complete: bool = True
-    limit: int | None = None
-
-    def scores(self, rows: Iterable[int] | None = None) -> dict[str, float]:
-        """``H1``, ``H2``, …, ``exact_set`` and ``exact_chain`` of some queries (None: all), where known."""
-        rows = range(len(self.ids)) if rows is None else list(rows)
-        ids, gold = [self.ids[n] for n in rows], [self.gold[n] for n in rows]
-        paths = [self.paths[n] for n in rows] if self.ordered else []
-        uses = [[] if path is None else path.paths[0] for path in paths]  # of passages, as often as used
-        evidence = [[*path, *(set(names) - set(path))] for path, names in zip(uses, gold, strict=False)]
-        hits = hop_hits(ids, evidence, self.limit) if self.ordered else {}
-        return {**hits, **(exact_chain(ids, gold, paths) if self.complete else {})}
 
 
 _MOST_TYPES = 20
 """More values than this are no types: the field has another meaning."""
 
 
-def types_of(queries: Sequence[Query]) -> dict[str, list[int]]:
-    """Type in the metadata -> rows of its queries, ascending by type; empty for fewer than two types."""
-    rows: dict[str, list[int]] = {}
-    for n, query in enumerate(queries):
-        kind = json.loads(query.metadata).get("type")
-        if isinstance(kind, str):
-            rows.setdefault(kind, []).append(n)
-    return dict(sorted(rows.items())) if 2 <= len(rows) <= _MOST_TYPES else {}
-
-
-def scores_by_type(
-    queries: Sequence[Query],
-    ids: Sequence[Sequence[str]],
-    gold: Sequence[Sequence[str]],
-    ks: Sequence[int],
-    chains: Sequence[Sequence[str]] | None = None,
-    hops: FoundByHops | None = None,
-) -> dict[str, dict[str, float | int]]:
-    """Type -> recall and complete recall, with ``chains`` set F1, with ``hops`` their scores.
-
-    All lists have one item a query: passage ids, best first or in hop order, or gold passage ids.
-    """
-    report = {}
-    for kind, rows in types_of(queries).items():
-        ranked, golds = [ids[n] for n in rows], [gold[n] for n in rows]
-        scores: dict[str, float | int] = {"queries": len(rows)}
-        scores |= sequence_recall(ranked, golds, ks) | complete_recall(ranked, golds, ks)
-        if chains is not None:
-            passages = [chains[n] for n in rows]
-            scores |= {"set_f1": set_f1(passages, golds)["f1"], **known_number(passages, golds)}
-        report[kind] = scores | ({} if hops is None else hops.scores(rows))
-    return report
+def types_of(queries: Sequence[Query]) -> dict[str, str]:
+    """Query id -> the type in its metadata; empty for fewer than two types."""
+    types = {query.id: json.loads(query.metadata).get("type") for query in queries}
+    types = {query: kind for query, kind in types.items() if isinstance(kind, str)}
+    return types if 2 <= len({*types.values()}) <= _MOST_TYPES else {}
 
 
 def format_report(report: Report) -> str:

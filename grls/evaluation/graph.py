@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from grls.errors import DataError
+from grls.evaluation.metrics import Scores
 from grls.evaluation.ruletaker import Fact, Problem, Rule, Statement, last_word, parse_statement
 
 Reading = Literal["algorithm3", "reuse"]
@@ -48,6 +50,30 @@ class GraphErrors(NamedTuple):
         """Only the first failed check: the paper counts a chain under this error."""
         failed = next((n for n, wrong in enumerate(self) if wrong), None)
         return GraphErrors(*(n == failed for n in range(len(self))))
+
+
+def graph_success(chain: Sequence[str], problem: Problem, reading: Reading = "algorithm3") -> Scores:
+    """``success``: 1 if a chain of texts, without DONE, passes all four checks; and each check that it fails.
+
+    By ``algorithm3`` a chain counts under the first check that it fails, so that error rates and success add
+    up to 1, as in table 10 of the paper; with ``reuse`` it counts under every one. Gold evidence does not
+    matter: another proof of the goal succeeds as well.
+    """
+    errors = graph_errors(problem, chain, reading)
+    return {"success": errors.success, **(errors.first if reading == "algorithm3" else errors)._asdict()}
+
+
+def problem_from_texts(start: Sequence[str], goal: str) -> Problem:
+    """A problem from the texts of its start facts and of its goal."""
+    facts = []
+    for text in [*start, goal]:
+        fact = parse_statement(text)
+        if not isinstance(fact, Fact):
+            raise DataError(f"expected a fact such as 'anna is kind .', got {text!r}.")
+        facts.append(fact)
+    if not start:
+        raise DataError(f"the goal {goal!r} has no start fact; give at least one.")
+    return Problem(tuple(facts[:-1]), facts[-1])
 
 
 def graph_errors(

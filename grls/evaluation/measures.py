@@ -4,8 +4,8 @@ Convention: as trec_eval. The grades of the qrels are taken as they are (nDCG ga
 a grade of 1 or more), a judged query without a hit scores 0, and the average is over judged queries. The
 order of a list counts, not its scores: trec_eval would break ties by passage id. Queries and passages are
 passed as numbers: trec_eval is C, and ends an id at a NUL. :func:`register_measure` adds other measures; two
-of them are ours: recall (``R@k``, :mod:`grls.evaluation.metrics.sequence_recall`), and whether all gold
-passages are found (``complete@k``, :mod:`grls.evaluation.metrics.complete_recall`).
+of them are ours: recall (``R@k``, :func:`grls.evaluation.metrics.sequence_recall`), and whether all gold
+passages are found (``complete@k``, :func:`grls.evaluation.metrics.complete_recall`).
 
 A run of 10 passages a query has no R@20: :class:`RunDepth` says which measures can be told from a run. Those
 without a cut-off (``RR``, ``AP``) read what a run holds, and runs are compared in them at the depth that all
@@ -30,6 +30,7 @@ from grls.data.dataset import HIGHEST_GRADE, relevant
 from grls.data.inputs.arguments import checked
 from grls.data.inputs.tables import list_from, name_list, short_repr
 from grls.errors import ConfigError, DataError, Option
+from grls.evaluation.metrics import recall_at
 from grls.io.progress import counted
 from grls.io.recipes import definition, load_plugins
 from grls.runs.run import Run
@@ -252,11 +253,6 @@ def _parsed(name: str) -> ir_measures.measures.Measure:
 
 def _between(number: object, low: int, high: int) -> bool:
     return not isinstance(number, int) or (not isinstance(number, bool) and low <= number <= high)
-
-
-def recall_at(retrieved: Sequence[str], gold: Collection[str], k: int) -> float:
-    """Recall@k of one query; 0 if it has no gold passage."""
-    return len(set(retrieved[:k]) & set(gold)) / len(set(gold)) if gold else 0.0
 
 
 def _recall(ids: Sequence[str], grades: Mapping[str, int]) -> float:

@@ -17,14 +17,13 @@ The paper told them by reading; the rules are ours.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 
 from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.data.words import plain_words
-from grls.evaluation.metrics.path_match import Accepted
+from grls.evaluation.metrics import Accepted, Scores
 from grls.runs.results import find_passages, known_passages
 
 KINDS = ("miss_later_hop", "miss_title_detail", "miss_implicit_first_hop", "miss_distracted")
@@ -49,29 +48,32 @@ def miss_kind(
 
 def miss_kinds(
     queries: Sequence[Query],
-    retrieved: Sequence[Sequence[str]],
-    paths: Sequence[Accepted | None],
+    found: Mapping[str, Sequence[str]],
+    paths: Mapping[str, Accepted],
     corpus: Corpus,
-) -> dict[str, float | int] | None:
-    """Kind -> share of the queries that are such misses, and the number of these ``queries``.
+) -> dict[str, Scores]:
+    """Query id -> kind -> 1 if it is such a miss, of the queries with a gold path of several passages.
 
-    Queries with a gold path of several passages count; None if there is none, or a gold passage has no
-    title.
+    Queries with gold passages that the corpus lacks are left out; all are if a gold passage has no title.
     """
-    cases = []
-    for query, ids, path in zip(queries, retrieved, paths, strict=True):
+    cases = {}
+    for query in queries:
+        path, ids = paths.get(query.id), found[query.id]
         if path is not None and len({*path.paths[0]}) > 1:
             golds = [list(dict.fromkeys(gold)) for gold in path.paths]
             shares = [len({*gold}.intersection(ids[: len(gold)])) / len(gold) for gold in golds]
-            cases.append((query.text, golds[shares.index(max(shares))], ids, path.any_order))
-    known = known_passages(corpus, (name for _, gold, _, _ in cases for name in gold))
-    cases = [case for case in cases if known.keys() >= {*case[1]}]
-    names = {name for _, gold, ids, _ in cases for name in (*gold, *ids[: len(gold)])}
+            cases[query.id] = query.text, golds[shares.index(max(shares))], ids, path.any_order
+    known = known_passages(corpus, (name for _, gold, _, _ in cases.values() for name in gold))
+    cases = {query: case for query, case in cases.items() if known.keys() >= {*case[1]}}
+    names = {name for _, gold, ids, _ in cases.values() for name in (*gold, *ids[: len(gold)])}
     titles = {name: passage.title for name, passage in find_passages(corpus, names).items()}
-    if not cases or not all(titles[name] for _, gold, _, _ in cases for name in gold):
-        return None
-    counts = Counter(miss_kind(text, gold, ids, titles, free) for text, gold, ids, free in cases)
-    return {**{kind: counts[kind] / len(cases) for kind in KINDS}, "queries": len(cases)}
+    if not all(titles[name] for _, gold, _, _ in cases.values() for name in gold):
+        return {}
+    scores = {}
+    for name, (text, gold, ids, free) in cases.items():
+        kind = miss_kind(text, gold, ids, titles, free)
+        scores[name] = {known: float(known == kind) for known in KINDS}
+    return scores
 
 
 def _bare(title: str) -> str:

@@ -23,11 +23,10 @@ from grls.evaluation.measures import (
     RunDepth,
     measure_names,
     query_values,
-    recall_at,
     shared_depth,
     shared_name,
 )
-from grls.evaluation.metrics.averages import KS, cutoffs
+from grls.evaluation.metrics import KS, cutoffs, recall_at
 from grls.io.progress import counted
 from grls.runs.comparable import judged_queries, load_runs
 from grls.runs.run import Run

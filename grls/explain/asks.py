@@ -24,7 +24,6 @@ Hop = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def candidates_listed(hops: HopOptions) -> int:
-    """The number of candidates that an explanation lists, where nothing says how many."""
     return 10 if hops.steps in ("single", "ranked") else hops.branch or 4
 
 
@@ -33,13 +32,8 @@ def query_and_gold(
 ) -> tuple[Query, list[str]]:
     """The query and its gold passages in order, of those that the corpus has; a text has no gold passages.
 
-    Args:
-        query: Id or text.
-        data: Data set folder.
-        split: The split whose qrels must judge the query.
-        named: The user names the gold passages, so the qrels need not judge the query; their order is then
-            unknown.
-        corpus: The passages of the retriever.
+    The qrels of ``split`` must judge the query, unless the user names the gold passages (``named``); their
+    order is then unknown.
     """
     if data is None:
         return Query(TEXT_ALONE, query), []
@@ -90,7 +84,6 @@ def hops_of(
     hop: int | None,
     steps: Steps,
 ) -> list[Hop]:
-    """The hops to explain."""
     if hop is not None:
         if not 1 <= hop <= len(order) + bool(gold):
             raise ConfigError(
@@ -117,7 +110,6 @@ def hops_of(
 
 
 def asks_of(queries: Sequence[Query], qrels: Qrels, steps: Steps) -> list[Ask]:
-    """All hops of the queries of a split, in order."""
     orders = ((query, gold_passages(query, qrels)) for query in queries)
     return [
         (query, *hop) for query, order in orders if order for hop in hops_of(order, (), None, None, steps)

@@ -27,7 +27,7 @@ from grls.explain.explain import passage_numbers, passage_or_done
 from grls.explain.text import TEXT_ALONE
 from grls.index import Subset
 from grls.index.rows import Ints
-from grls.io.files import exclusive
+from grls.io.locks import exclusive
 from grls.models.base import Floats, GeneratorModel, Session
 from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, no_beam, single_steps
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -200,8 +200,6 @@ def trace_beam(
 
 @dataclass
 class _Listing:
-    """Lists the candidates of recorded steps, with texts and ids."""
-
     generator: GenerativeRetriever
     decoder: Decoder
     exclude: Sequence[Sequence[int]]
@@ -217,7 +215,6 @@ class _Listing:
             self._masses.load(np.zeros(1, np.int64), np.zeros(1, np.int64))
 
     def steps(self, steps: Sequence[BeamStep], recorded: Sequence[RecordedStep]) -> tuple[TracedStep, ...]:
-        """The steps of the search, with the scores of the model."""
         listed: list[TracedStep] = []
         codec, end = self.generator.codec, self.decoder.index.rows.end
         parents: list[int | None] = [None]  # of each beam among the listed candidates of the step before
@@ -259,7 +256,6 @@ class _Listing:
         return tuple(listed)
 
     def result(self, number: int, score: float) -> TracedResult:
-        """A passage that was found."""
         passage = passage_or_done(self.generator, number)
         return TracedResult(passage.id, passage.title, passage.text, score)
 

@@ -31,7 +31,7 @@ from grls.decode.trace import (
 )
 from grls.errors import DataError, at_least
 from grls.explain.tree import Tree, beam_tree
-from grls.io.files import exclusive
+from grls.io.locks import exclusive
 from grls.io.progress import counted
 from grls.retrieve.base import DecodesPassages
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -61,17 +61,14 @@ class Explainer:
 
     @property
     def generator(self) -> GenerativeRetriever:
-        """The generative retriever that decodes the passages."""
         generator: GenerativeRetriever = self.retriever.generator
         return generator
 
     def explain(self, query: Query, gold: Sequence[str], evidence: Sequence[str] = ()) -> list[Explanation]:
-        """Explain one hop of a query, one gold passage after the other.
+        """Explain one hop of a query, one gold passage after the other (``DONE`` if the chain should have
+        ended).
 
-        Args:
-            query: The query.
-            gold: Ids of gold passages of this hop; ``DONE`` if the chain should have ended.
-            evidence: Ids of the passages of the hops before.
+        ``evidence`` are the ids of the passages of the hops before.
         """
         generator, done, explanations = self.generator, self.generator.done, []
         numbers = passage_numbers(generator.corpus, [*gold, *evidence], done)
@@ -173,14 +170,13 @@ class Explainer:
 
 
 def passage_or_done(generator: GenerativeRetriever, number: int) -> Passage:
-    """A passage by its number, which may be that of DONE."""
     return Passage(DONE_ID, DONE) if number == generator.done else generator.corpus[number]
 
 
 def passage_numbers(
     corpus: Corpus, ids: Sequence[str], done: int | None = None, label: str = "gold"
 ) -> list[int]:
-    """The numbers of passages; ``done`` is that of DONE, if it may be there; ``label`` begins the error."""
+    """``done`` is the number of DONE, if it may be there; ``label`` begins the error."""
     known: list[int] = []
     for name, number in zip(ids, corpus.numbers(ids), strict=True):
         number = done if number is None and name == DONE_ID else number
@@ -217,7 +213,7 @@ class PathRow(NamedTuple):
         fate: What the search did with the prefix; None for steps after the search dropped it.
         rank: Rank among the candidates of the step; for a dropped prefix the rank that it would have had.
         best: Score of the step's best candidate.
-        bar: Score of the last candidate kept (or of the k-th result, if that beat the prefix).
+        bar: Score of the last candidate in the beam (or of the k-th result, if that beat the prefix).
         margin: Score minus bar.
         preferred: Tokens that the model preferred after the same prefix.
     """
@@ -272,19 +268,16 @@ class Explanation(NamedTuple):
     Attributes:
         evidence: Ids of the passages before this hop.
         gold: Id of the gold passage.
-        gold_text: Its text.
         early_stop: Whether a unique prefix ended a beam.
         beams: Beam width.
         k: Passages to return.
         stop: The stop rule. The scores of DONE here include its bias (nats). Where that shifts log-odds, the
             normalizer, which lowers all scores alike, is left out.
-        judgement: The verdict with its reasons.
         rank: Rank of the gold passage among the results, from 1; None if it is no result.
         score: Its score in the decoder (nats); None if it is excluded.
         complete: Log-probability (nats) of the whole passage; None if it is excluded.
         path: The decoding steps of the gold passage, up to its unique prefix if the search stops there.
         tokens: Number of its tokens, end token included.
-        results: The passages that the search returned.
         done: Score and rank of DONE; None if the model may not write DONE.
         twins: Ids of other passages with equal tokens.
         cut_tokens: Number of its tokens that the length limit cut.
@@ -315,17 +308,16 @@ class Explanation(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the passage."""
         return self.judgement.verdict
 
     @property
     def hop(self) -> int:
-        """The hop, from 1."""
+        """From 1."""
         return len(self.evidence) + 1
 
     @property
     def taken(self) -> int:
-        """Number of passages that the search returns before DONE gets its bias and k are kept."""
+        """Number of passages that the search returns before DONE gets its bias."""
         return max(self.k, self.beams) if self.stop.bias else self.k
 
     @property
@@ -372,9 +364,9 @@ def judge(searches: Searches, gold: int, done: int, widest: int, exhaustive: boo
     Let s(p) be the exact log-probability of passage p. If a beam search misses the gold passage g although
     s(g) exceeds the score of the k-th passage returned, the beam has lost it (``pruned``). Otherwise k
     passages score higher, which no search can change (``scored worse``). Other passages that the beam lost
-    may still outrank a lost passage: so wider beams are tried, until one finds it or returns k passages that
-    score higher. ``widest`` is the widest beam to try. With ``exhaustive``, every passage is scored, and
-    these scores decide.
+    may still outrank a lost passage: so wider beams are tried, up to ``widest``, until one finds it or
+    returns k passages that score higher. With ``exhaustive``, every passage is scored, and these scores
+    decide.
     """
     width = searches.decoder.beams
     if searches.excluded(gold):
@@ -413,8 +405,8 @@ def judge(searches: Searches, gold: int, done: int, widest: int, exhaustive: boo
 
 
 def _ends_before(searches: Searches, gold: int, done: int) -> bool:
-    """Whether DONE keeps the passage out of the chain: it was found, and its score is higher, which no later
-    hop can raise.
+    """Whether DONE keeps the passage out of the chain: it was found, and DONE scores higher, which no later
+    hop can change.
     """
     results = {hit.passage for hit in searches.trace.found}
     if gold == done or done not in results:
@@ -426,12 +418,7 @@ def _ends_before(searches: Searches, gold: int, done: int) -> bool:
 
 
 class Score(NamedTuple):
-    """The scores of a passage, bias included.
-
-    Attributes:
-        score: Score in the decoder (nats).
-        complete: Log-probability (nats) of the whole passage.
-    """
+    """Score in the decoder, and log-probability of the whole passage (nats), bias included."""
 
     score: float
     complete: float
@@ -446,14 +433,9 @@ class Searches:
     out here: DONE's score is s + b, and other scores stay s. Orders and differences equal those of the
     biased search.
 
-    Args:
-        decoder: The decoder with the user's options.
-        model_input: Token ids.
-        k: Passages to return.
-        exclude: Numbers of excluded passages.
-        bias: Passage -> bias added to its score (nats), of DONE alone. As in dynamic retrieval, a search with
-            a bias takes all ``beams`` passages, adds the bias and keeps the best k.
-        prior: The prior that looks ahead for the generator.
+    As in dynamic retrieval, a search with a bias takes all ``beams`` passages, adds the bias and returns the
+    best k. ``bias``: passage -> bias added to its score (nats), of DONE alone. ``exclude`` are numbers of
+    passages.
     """
 
     decoder: Decoder
@@ -482,11 +464,9 @@ class Searches:
 
     @property
     def trace(self) -> SearchTrace:
-        """The search with the user's options."""
         return self.at(self.decoder.beams)
 
     def score(self, passage: int) -> Score:
-        """The exact score of a passage that is not excluded."""
         return self.scores([passage])[0]
 
     def scores(self, passages: Sequence[int]) -> list[Score]:
@@ -524,7 +504,6 @@ class Searches:
         return int(rows[passage]) in {int(rows[p]) for p in self.exclude}
 
     def twins(self, passage: int) -> list[int]:
-        """Other passages with equal tokens."""
         rows = self.decoder.index.rows.row_of
         return [int(p) for p in np.flatnonzero(rows == rows[passage]) if p != passage]
 

@@ -28,8 +28,7 @@ from grls.data.dataset import gold_passages, read_split
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, Option
 from grls.evaluation.answers import ENDING, Answered, read_answers, refuse_foreign_answers
-from grls.evaluation.metrics.answer_f1 import answer_scores, normalise_answer
-from grls.evaluation.metrics.answer_recall import contains_answer
+from grls.evaluation.metrics import answer_f1, contains_answer, normalise_answer
 from grls.explain.text import Part, facts_part, query_line, text_part
 from grls.io.progress import counted
 from grls.runs.portions import read_info, split_asked
@@ -122,7 +121,7 @@ def judge_answers(
             needs_no_text or kind in SHARED or any(contains_answer(text, query.answers) for text in quotes)
         )
         failure: str | None = "attribution"
-        if answer_scores(written.answer, query.answers)[0] == 1:
+        if answer_f1(written.answer, query.answers)["exact_match"] == 1:
             failure = None
         elif not all(name in keys for name in gold) or not (holding or needs_no_text):
             failure = "index"
@@ -133,7 +132,6 @@ def judge_answers(
 
 
 def answer_parts(judged: JudgedAnswer) -> list[Part]:
-    """The report on an answer, in parts."""
     accepted = ", ".join(judged.query.answers)
     facts = [("query", query_line(judged.query)), ("answer", judged.answer or "–"), ("accepted", accepted)]
     facts += [("key", key) for key in judged.keys[:_SHOWN]] + [
@@ -153,7 +151,6 @@ def failure_record(judged: Sequence[JudgedAnswer]) -> dict[str, Any]:
 
 
 def format_failures(judged: Sequence[JudgedAnswer]) -> str:
-    """The failures, with the share of each among wrong answers."""
     record = failure_record(judged)
     wrong = record["queries"] - record["right"]
     lines = [f"{counted(len(judged), 'query')} with gold passages and accepted answers, {wrong:,} wrong", ""]

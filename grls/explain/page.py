@@ -88,11 +88,7 @@ for (const box of document.querySelectorAll(".tree-box")) {
 
 
 def write_explanations(output: str, explanations: Sequence[Explanation]) -> list[str]:
-    """Write OUTPUT.html and OUTPUT.json.
-
-    Returns:
-        The paths written.
-    """
+    """Write OUTPUT.html and OUTPUT.json, and return their paths."""
     write_json(f"{output}.json", [facts(e) for e in explanations])
     with atomic_file(f"{output}.html") as stream:
         stream.write(html_page(explanations))
@@ -100,7 +96,6 @@ def write_explanations(output: str, explanations: Sequence[Explanation]) -> list
 
 
 def facts(e: Explanation) -> dict[str, Any]:
-    """Every fact of an explanation, as JSON values."""
     fields: dict[str, Any] = plain_values(e)
     fields["query"].pop("metadata")
     fields |= fields.pop("stop").options
@@ -108,7 +103,6 @@ def facts(e: Explanation) -> dict[str, Any]:
 
 
 def html_page(explanations: Sequence[Explanation]) -> str:
-    """The HTML page, with the script that draws the beam trees."""
     query = explanations[0].query
     sections = "\n".join(map(_section, explanations))
     body = f"<main>\n<h1>{escape(query.text)}</h1>\n{sections}\n</main>"

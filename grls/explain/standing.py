@@ -79,10 +79,9 @@ class GoldStanding(NamedTuple):
         ranked: The number of passages that were ranked.
         depth: The number of passages that could be ranked.
         above: The first passages above it.
-        words: For a retriever that matches words, the words of the query with what each adds to the score of
-            the passage: 0 for a word that it does not hold. None for other retrievers.
+        words: What each word of the query adds to the score, for a retriever that matches words.
         removed: Whether the passage was removed from the retriever, so that no search returns it.
-        naming: Of ranked hops with links, which names lead to it; None: of other searches.
+        naming: Which names lead to it, for ranked hops with links.
     """
 
     query: Query
@@ -103,14 +102,10 @@ class GoldStanding(NamedTuple):
 def standings(
     retriever: Retriever, query: Query, gold: Sequence[str], depth: int, links: bool = True
 ) -> list[GoldStanding]:
-    """Where each gold passage stands in the ranking that a search gives.
+    """Where each gold passage (by its id) stands in the ranking that a search gives, among ``depth``
+    passages.
 
-    Args:
-        retriever: The retriever.
-        query: The query.
-        gold: Ids of the gold passages.
-        depth: Passages ranked.
-        links: Also say which names lead to it, where ranked hops have links; these search once more.
+    ``links``: also say which names lead to it, where ranked hops have links; these search once more.
     """
     numbers = passage_numbers(retriever.corpus, gold)
     (hits,) = retriever.retrieve([query], min(depth, len(retriever.corpus)))
@@ -169,8 +164,6 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True)
 class _Recorder(LinkPrior):
-    """Keeps the hops that it weighs."""
-
     steps: list[_Step] = field(default_factory=list)
 
     def weighed(
@@ -206,7 +199,6 @@ def _recorded(retriever: RankedHops, query: Query) -> list[_Step]:
 
 
 def _naming(retriever: RankedHops, steps: Sequence[_Step], number: int, hits: Sequence[Hit]) -> GoldNames:
-    """Which names lead to a passage in the steps of a search that ranks ``hits``."""
     corpus = retriever.corpus
     passage, of_corpus = corpus[number], corpus.links(retriever.hops.names)
     known = GoldNames(tuple(as_written(passage, words) for words in of_corpus.names(number)))
@@ -238,7 +230,6 @@ def _naming(retriever: RankedHops, steps: Sequence[_Step], number: int, hits: Se
 
 
 def why_named(naming: GoldNames) -> str:
-    """One sentence that says which names lead to the passage, or that a link is missing."""
     if not naming.names:
         return "NO LINK: it has no title, and begins with no name."
     names = ", ".join(f'"{name}"' for name in naming.names)
@@ -256,7 +247,6 @@ def why_named(naming: GoldNames) -> str:
 
 
 def standing_parts(s: GoldStanding) -> list[Part]:
-    """The report of a standing, in parts."""
     query, passage = ("query", query_line(s.query)), ("passage", with_id(s.gold, s.gold_text))
     parts = [facts_part(query, passage, _search("search", s)), _why(s)]
     if s.words is not None:
@@ -284,7 +274,6 @@ def _search(name: str, s: GoldStanding) -> tuple[str, str]:
 
 
 def why_there(s: GoldStanding) -> str:
-    """One sentence that says where the passage stands."""
     if s.removed:
         return "REMOVED: the passage was removed from the retriever, so no search returns it."
     if s.rank is None:
@@ -311,7 +300,7 @@ def _why(s: GoldStanding) -> Part:
 
 
 def _figure(value: float | None, signed: bool = False) -> str:
-    """A score of any scale for people; a dash for None."""
+    """A dash for None."""
     return "–" if value is None else f"{value:+.4g}" if signed else f"{value:.4g}"
 
 
@@ -327,7 +316,6 @@ _RANKS = (1, 5, 10, 20, 100, 1000)
 def refuse_stepwise(
     retriever: Retriever, folder: str, case: CaseOptions, search: SearchOptions, hops: HopOptions
 ) -> None:
-    """Refuse options that say nothing about where a passage stands in a ranking."""
     stored = stored_options(folder)
     heeds = getattr(type(single_steps(retriever)), "heeds", None)
     names = [f"case.{name}" for name in _changed(case, USUAL_CASE) if name != "gold"]
@@ -345,12 +333,10 @@ def refuse_stepwise(
 
 
 def _changed(options: _Options, usual: _Options) -> list[str]:
-    """The fields whose values differ from the usual ones."""
     return [f.name for f in fields(usual) if getattr(options, f.name) != getattr(usual, f.name)]
 
 
 def line_of(standings: Sequence[GoldStanding]) -> str:
-    """The standings of a query in one line: each gold passage with its rank."""
     ranks = [
         f"{s.gold} {'removed' if s.removed else 'not found' if s.rank is None else f'rank {s.rank:,}'}"
         for s in standings
@@ -359,7 +345,6 @@ def line_of(standings: Sequence[GoldStanding]) -> str:
 
 
 def format_ranks(ranks: Sequence[int | None], depth: int) -> str:
-    """How many gold passages are found at which ranks."""
     counts = rank_counts(ranks, depth)
     rows = {f"rank 1 to {int(top):,}" if top != "1" else "rank 1": n for top, n in counts["found_to"].items()}
     rows["not found"] = counts["not_found"]
@@ -368,12 +353,11 @@ def format_ranks(ranks: Sequence[int | None], depth: int) -> str:
 
 
 def standing_record(s: GoldStanding) -> dict[str, Any]:
-    """All facts of a standing, for JSON; a score that is no finite number is null."""
+    """A score that is no finite number is null."""
     return {"query_id": s.query.id, **plain_values(s), "query": s.query.text}
 
 
 def rank_record(standings: Sequence[GoldStanding]) -> dict[str, Any]:
-    """The standings of a query in few facts, for JSON: each gold passage with its rank and score."""
     gold = [
         {"id": s.gold, "rank": s.rank, "score": plain_values(s.score), "removed": s.removed}
         for s in standings

@@ -24,12 +24,11 @@ HEADER = ("step", "token", "log p", "prefix", "allowed", "rank", "best", "bar", 
 
 
 def number(value: float | None, signed: bool = False) -> str:
-    """A score for people; a dash for None."""
+    """A dash for None."""
     return "–" if value is None else f"{value:+.2f}" if signed else f"{value:.2f}"
 
 
 def why(e: Explanation) -> str:
-    """One paragraph that says why the passage was found or missed."""
     notes = [_reason(e)]
     if e.judgement.true_rank is not None:
         notes.append(f"By exact scores of every passage it has rank {e.judgement.true_rank}.")
@@ -46,7 +45,6 @@ def why(e: Explanation) -> str:
 
 
 def _reason(e: Explanation) -> str:
-    """The meaning of the verdict for this passage."""
     if e.verdict == "found":
         return f"Found at rank {e.rank} with score {number(e.score)}."
     if e.verdict == "duplicate":
@@ -94,7 +92,6 @@ def _reason(e: Explanation) -> str:
 
 
 def search(e: Explanation) -> str:
-    """The options of the search, on one line."""
     stop = ", early stop" if e.early_stop else ""
     bias = f", {e.stop}" if e.stop.bias else ""
     ahead = " with priors" if e.priors else ""
@@ -102,7 +99,7 @@ def search(e: Explanation) -> str:
 
 
 def cells(row: PathRow) -> tuple[str, ...]:
-    """One step as the cells of a table with :data:`HEADER`."""
+    """Columns are those of :data:`HEADER`."""
     gone = row.fate is None
     rank = "–" if row.rank is None else f"({row.rank})" if gone else str(row.rank)
     preferred = ", ".join(f"{p.text} {p.log_probability:.2f}" for p in row.preferred)
@@ -113,12 +110,10 @@ def cells(row: PathRow) -> tuple[str, ...]:
 
 
 def format_explanation(e: Explanation, colour: bool = False) -> str:
-    """The report of an explanation for a terminal, with or without ANSI colours."""
     return parts_text(explanation_parts(e), colour)
 
 
 def explanation_parts(e: Explanation) -> list[Part]:
-    """The report of an explanation, in parts."""
     facts = facts_part(
         ("query", query_line(e.query)),
         ("passage", with_id(e.gold, e.gold_text)),
@@ -188,17 +183,14 @@ class Part(NamedTuple):
 
 
 def facts_part(*rows: tuple[str, str]) -> Part:
-    """Facts by name."""
     return Part("facts", rows)
 
 
 def text_part(*lines: str) -> Part:
-    """Sentences."""
     return Part("text", tuple((line,) for line in lines))
 
 
 def parts_text(parts: Sequence[Part], colour: bool = False) -> str:
-    """The parts for a terminal, with or without ANSI colours."""
     texts = []
     for part in parts:
         if part.kind == "table":
@@ -214,7 +206,7 @@ def parts_text(parts: Sequence[Part], colour: bool = False) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
-    """Rows as aligned lines; the columns in ``left`` are aligned left."""
+    """The columns in ``left`` are aligned left."""
     rows = [[visible(cell) for cell in row] for row in rows]
     widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
     lines = []
@@ -228,7 +220,6 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
 
 
 def shortened(text: str, limit: int) -> str:
-    """A text of at most so many characters."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -238,7 +229,7 @@ def with_id(name: str, text: str) -> str:
 
 
 def query_line(query: Query) -> str:
-    """A query with its id; a query without an id as its text."""
+    """A query without an id is its text."""
     return query.text if query.id == TEXT_ALONE else with_id(query.id, query.text)
 
 
@@ -285,14 +276,12 @@ class Summary(NamedTuple):
     sufficient: dict[str, int]
 
     def record(self) -> dict[str, Any]:
-        """The fields for JSON, with the options of the stop rule."""
         fields = self._asdict() | self.stop.options
         del fields["stop"]
         return fields
 
 
 def summarise(explainer: Explainer, asks: Sequence[Ask]) -> Summary:
-    """Judge every gold passage of every ask."""
     verdicts: Counter[str] = Counter()
     left: Counter[int] = Counter()
     pruned_left: Counter[int] = Counter()
@@ -320,7 +309,6 @@ def summarise(explainer: Explainer, asks: Sequence[Ask]) -> Summary:
 
 
 def format_summary(s: Summary) -> str:
-    """The summary as a table and a histogram."""
     total = sum(s.verdicts.values())
     missed = total - sum(s.verdicts[v] for v in _FOUND)
     bias = f", {s.stop}" if s.stop.bias else ""

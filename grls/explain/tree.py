@@ -1,7 +1,7 @@
 """The beam tree: the prefixes that a search kept, step by step, and those of the gold passage.
 
 A node is a prefix. After the search dropped the gold passage, its further prefixes are added as nodes that
-the search never saw. The module does not know how a tree is drawn.
+the search never saw.
 """
 
 from __future__ import annotations

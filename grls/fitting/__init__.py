@@ -1,9 +1,8 @@
 """``grls fit``: the best retriever for a data set in the time that there is, at every moment.
 
-``options`` are what a user may choose. ``splits`` reads, checks, divides and describes the data, ``models``
-says what the machine is and which models suit it. ``run`` then lets ``search`` do one stage after another: it
-says which is next and whether there is time for it. ``stages`` do the work and make ``candidates``, which
-rank dev queries; ``choose`` says which is the best so far, and the output opens as it. ``journal`` keeps what
-is done and the time that it took, so that a killed run goes on, and shows it; ``result`` writes what came of
-it.
+``options`` are what a user may choose. ``splits`` reads, checks and divides the data; ``models`` says what
+the machine is and which models suit it. ``run`` lets ``search`` do one stage after another: it says which is
+next and whether there is time for it. ``stages`` do the work and make ``candidates``, which rank dev queries;
+``choose`` says which is the best so far, and the output opens as it. ``journal`` records what is done and how
+long it took, so that a killed run goes on; ``result`` writes the results.
 """

@@ -2,7 +2,7 @@
 
 ``members`` holds a folder for each candidate, ``runs/SPLIT`` what each of them ranks, and ``grls.json`` is a
 link to the best one (docs/fit.md lists all files). A stage that is done anew, with other options, writes
-``NAME-2`` beside ``NAME``, which stays until the new one has ranked.
+``NAME-2``; ``NAME`` stays until the new one has ranked.
 
 Dev queries come in portions, ``dev-1``, ``dev-2``, …, in an order that is drawn once. A slow candidate ranks
 only the first of them, and candidates are compared on those that all have ranked.
@@ -34,12 +34,13 @@ from grls.fitting.splits import DEV
 from grls.io.files import atomic_file
 from grls.io.progress import counted, mean_load
 from grls.retrieve.base import Retriever
+from grls.retrieve.compose import compose, fusion_of, write
 from grls.retrieve.fusion.retriever import Fusion, fuse_rankings, tune_weights
 from grls.retrieve.fusion.runs import RunFusion
 from grls.retrieve.hops.retriever import RankedHops
-from grls.retrieve.registry import BM25, Opening, create, load_retriever
+from grls.retrieve.registry import BM25, Opening, load_retriever
 from grls.retrieve.run import RetrieverRun
-from grls.retrieve.spec import recorded, relative, write_link
+from grls.retrieve.spec import Member, write_link
 from grls.runs.comparable import QuerySet, save_for
 from grls.runs.run import Run
 
@@ -54,8 +55,6 @@ _FUSION = Fusion("sum")
 
 @dataclass(frozen=True)
 class JudgedQueries:
-    """The judged queries of a split."""
-
     split: str
     queries: list[Query]
     qrels: Qrels
@@ -80,9 +79,7 @@ class System:
         models: Base models that it searches with.
         portions: Portions of dev that it has ranked.
         cost: Seconds of a query, in batches and without loading.
-        weights: The weights of a fusion.
-        more: What it contains, beside the parts: names of systems that it may not be worse than.
-        links: Whether its hops follow links.
+        more: Further systems that it contains, and may not be worse than.
     """
 
     name: str
@@ -116,32 +113,25 @@ class FitCandidates:
 
     @property
     def data(self) -> str:
-        """The folder of the data set."""
         return str(self.output / "data")
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The passages."""
         return Corpus.read(self.data)
 
     def place(self, stage: str) -> str:
-        """The name of the folder of a stage."""
         return self.places.get(stage, stage)
 
     def member(self, stage: str) -> Path:
-        """The folder of a stage."""
         return self.folder(self.place(stage))
 
     def folder(self, place: str) -> Path:
-        """The folder of this name."""
         return self.output / "members" / place
 
     def run_file(self, split: str, folder: str) -> Path:
-        """The path of a run."""
         return self.output / "runs" / split / f"{folder}.jsonl"
 
     def gold(self, split: str) -> JudgedQueries:
-        """The judged queries of a split."""
         return JudgedQueries(split, *read_split(self.data, split, self.corpus))
 
     def drawn(self, split: str, first: int, last: int, name: str) -> JudgedQueries:
@@ -160,7 +150,6 @@ class FitCandidates:
 
     @cached_property
     def portions(self) -> list[JudgedQueries]:
-        """The portions of dev."""
         count = len(self.gold(DEV).queries)
         cuts = sorted({0, *(min(end, count) for end in PORTIONS)})
         if len(cuts) > 2 and cuts[-1] - cuts[-2] < PORTIONS[0] // 2:  # no portion of a few queries
@@ -169,22 +158,19 @@ class FitCandidates:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Dev queries after each portion."""
         return list(accumulate(len(gold.queries) for gold in self.portions))
 
     def run(self, split: str, folder: str) -> Run:
-        """What the system of a folder ranks for a split."""
         return Run.load(self.run_file(split, folder))
 
     def rankings(self, name: str, golds: Sequence[JudgedQueries]) -> list[list[Hit]]:
-        """What a system ranks for the queries of some splits, one after another."""
         runs = [(gold, self.run(gold.split, self.systems[name].folder)) for gold in golds]
         return [run.rankings.get(query.id, []) for gold, run in runs for query in gold.queries]
 
     def rank(self, system: System, found: dict[Any, Any] | None = None) -> None:
         """Let a system rank the next portion of dev, and measure its cost; it is a candidate from then on.
 
-        ``found`` is what its hops have found in tuning: they do not search again, once the cost is measured.
+        The hops that tuning has ``found`` are not searched again, once the cost is measured.
         """
         gold = self.portions[system.portions]
         if system.parts:
@@ -208,11 +194,9 @@ class FitCandidates:
         self.systems[system.name] = system
 
     def opened(self, system: System) -> Retriever:
-        """The retriever of a system."""
         return load_retriever(self.folder(system.folder), Opening(self.options.device, self.precision))
 
     def save_run(self, retriever: Retriever, gold: JudgedQueries, system: System) -> None:
-        """Rank the queries of a split, and save the run."""
         RetrieverRun(
             retriever, gold.queries, self.data, gold.split, self.options.depth,
             [None] * len(gold.queries), NO_FILTER, self.precision,
@@ -220,29 +204,24 @@ class FitCandidates:
         ).save(str(self.run_file(gold.split, system.folder).with_suffix("")), system.name)  # fmt: skip
 
     def candidate(self, system: System) -> Candidate:
-        """A system as the choice sees it."""
         golds, decides = self.portions[: system.portions], self.options.decides
         values = values_of(golds, (decides, ORDER), self.rankings(system.name, golds))
         members = (*system.parts, *system.more)
         return Candidate(system.name, values[decides], values[ORDER], system.cost, members)
 
     def compared(self, *names: str) -> list[Candidate]:
-        """Systems on the queries that all of them have ranked."""
         return level([self.candidate(self.systems[name]) for name in names])
 
     def choose(self) -> Choice:
-        """The best so far."""
         candidates = [self.candidate(system) for system in self.systems.values()]
         if self.unlabelled:
             return choose_unmeasured(candidates)
         return choose(candidates, self.options.decides, self.options.prefer)
 
     def link(self, name: str) -> None:
-        """Let the output open as a system."""
         write_link(self.output, self.folder(self.systems[name].folder))
 
     def is_there(self, system: System) -> bool:
-        """Whether folder and runs of a system are there."""
         runs = [self.run_file(gold.split, system.folder) for gold in self.portions[: system.portions]]
         return all(file.is_file() for file in (self.folder(system.folder) / "grls.json", *runs))
 
@@ -254,7 +233,6 @@ class FitCandidates:
         return self.systems[name]
 
     def keep(self, name: str, best: Choice) -> Choice:
-        """Keep a candidate that the user names; see :meth:`system`."""
         system = self.system(name)
         chosen, _ = level([self.candidate(system), best.chosen])
         queries = counted(len(chosen.values), "cut sentence" if self.unlabelled else "dev query")
@@ -262,7 +240,9 @@ class FitCandidates:
         return Choice(chosen, best.best, f"as was asked: {shown}")
 
     def rank_dev(self) -> JudgedQueries:
-        """Save what each system ranks for the dev queries that all have ranked as one run; the queries."""
+        """Save, as one run, what each system ranks for the dev queries that all have ranked; return these
+        queries.
+        """
         count = min(system.portions for system in self.systems.values())
         size = self.sizes[count - 1]
         gold = self.drawn(DEV, 0, size, f"{DEV}-first-{size}")
@@ -279,10 +259,10 @@ class FitCandidates:
         save_for(run, str(self.run_file(gold.split, system.folder).with_suffix("")), queries)
 
     def fuse(self, names: Sequence[str]) -> list[System]:
-        """Fuse every two of some systems, and all of them; the fusions that are kept.
+        """Fuse every two of some systems, and all of them.
 
-        Weights are those that are best on the saved rankings of what all have ranked. A fusion that a member
-        is better off without is none. Cut sentences weigh nothing: weights are equal.
+        Weights are the best ones on the saved rankings of what all have ranked; on cut sentences they are
+        equal. A fusion in which a member has the weight 0 is left out.
         """
         fused = []
         for parts in (*combinations(names, 2), *([tuple(names)] if len(names) > 2 else [])):
@@ -307,9 +287,9 @@ class FitCandidates:
             links = any(system.links for system in systems)
             system = System(" + ".join(parts), place, parts, models, weights=weights, links=links)
             folder = self.folder(place)
-            content = {"members": [self.named(name, folder) for name in parts],
-                       **recorded(fusion), "depth": self.options.depth}  # fmt: skip
-            create(folder, "fusion", content, Opening(self.options.device))
+            spec = fusion_of([*map(self.named, parts)], fusion, self.options.depth)
+            made = compose(spec, Opening(self.options.device))
+            write(made, folder, link=True)
             for _ in golds:
                 self.rank(system)
             fused.append(system)
@@ -325,6 +305,6 @@ class FitCandidates:
         fused = RunFusion.of(runs, self.options.depth, "mean").ensemble(runs, fusion, system.name, files)
         self._save(fused, gold, system)
 
-    def named(self, name: str, of: Path) -> str:
-        """A member as it stands in the folder of another; BM25 is over the corpus of that one."""
-        return name if name == BM25 else relative(self.member(name), of)
+    def named(self, name: str) -> Member:
+        """A system as a member of another; BM25 is over the corpus of that one."""
+        return {"kind": BM25} if name == BM25 else str(self.member(name))

@@ -1,11 +1,10 @@
 """The choice among candidates on the dev queries that all of them have ranked.
 
-The best on dev is not always the best: two candidates that differ by less than chance would make it are as
-good a guess. So those within one standard error of the best one stay (of the paired difference, query by
-query; Breiman et al. 1984, section 3.4.3), and of these, by nDCG@10 and by the same rule, those that order as
-well: recall is often level. Of what is left, the best of those that cost at most twice the cheapest is
-kept. What is kept is never worse on dev than one of its members, and no candidate that was measured is left
-out.
+The best on dev is not always the best: two candidates that differ by less than chance would make it are
+equally good guesses. So the choice has steps (docs/fit.md). (1) Candidates within one standard error of the
+best stay (of the paired difference, query by query; Breiman et al. 1984, section 3.4.3). (2) Of these, those
+stay that are as near to the best nDCG@10, since recall is often level. (3) Those that cost more than twice
+the cheapest go. (4) The best that is left is chosen. It is never worse on dev than one of its members.
 
 Without labelled questions a rule chooses (:func:`choose_unmeasured`): BM25 wins on sentences that are cut out
 of passages, and loses on questions. R@5 over StrategyQA's facts, on cut sentences: BM25 100.0, MiniLM 99.5;
@@ -34,8 +33,8 @@ class Candidate(NamedTuple):
     """A retriever folder and what it is worth.
 
     Attributes:
-        values: The measure that decides, of each dev query, in an order that all candidates share; one
-            that is slow has fewer.
+        values: The measure that decides, of each dev query, in an order that all candidates share; a slow
+            candidate has fewer.
         orders: nDCG@10 of the same queries.
         cost: Seconds of a query.
         members: Names of the candidates that it is made of.
@@ -49,12 +48,10 @@ class Candidate(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The mean of the measure."""
         return float(np.mean(self.values))
 
     @property
     def order(self) -> float:
-        """The mean of nDCG@10."""
         return float(np.mean(self.orders))
 
 
@@ -68,7 +65,7 @@ def level(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 class Choice(NamedTuple):
-    """The candidate that is kept (on the queries that all have ranked), the best by the measure, and why."""
+    """The chosen candidate (on the queries that all have ranked), the best by the measure, and why."""
 
     chosen: Candidate
     best: Candidate
@@ -76,7 +73,6 @@ class Choice(NamedTuple):
 
 
 def choose(candidates: Sequence[Candidate], measure: str = "recall", prefer: Prefer = "balanced") -> Choice:
-    """Choose by the rule above, among candidates with at least one query each."""
     from grls.tune.step import paired_error  # what it imports takes seconds
 
     equal, errors = level(candidates), _ERRORS[prefer]

@@ -1,10 +1,10 @@
 """What a run has done and what it shows: the journal ``fit.jsonl``, the clock, and the line of progress.
 
-A record of the journal is of one stage that was done: its name, a fingerprint of the options and stages that
-it depends on, its seconds, and what came of it. Neither the budget nor another choice among candidates
-changes these, so a run that is called again goes on with all that is done. The seconds of a run are on disk
-now and then, so that a call after a kill knows what was spent. On a terminal the line of progress is redrawn;
-elsewhere it is written once a minute. What a stage prints goes into its log, ``stages/NAME.log``.
+Each stage that was done has a record in the journal: its name, a fingerprint of the options and stages that
+it depends on, its seconds, and its result. Neither the budget nor another choice among candidates changes
+these, so a run that is called again goes on with all that is done. The seconds of a run are written now and
+then, so that a call after a kill knows what was spent. On a terminal the line of progress is redrawn;
+elsewhere it is written once a minute. What a stage prints goes into ``stages/NAME.log``.
 """
 
 from __future__ import annotations
@@ -41,12 +41,8 @@ _LATE = 4.0  # a loop that would take so many times what is left is ended. (The 
 class FitJournal:
     """The stages of a run that are done.
 
-    Args:
-        output: The folder of the run; it is empty, missing, or of a run over the same data.
-        data: Fingerprint of the data set.
-
-    Attributes:
-        records: Stage -> its last record (``inputs``, ``seconds``, ``result``), the latest at the end.
+    ``output`` is empty, missing, or of a run over data of the same fingerprint. ``records`` has the last
+    record of each stage (``inputs``, ``seconds``, ``result``), the latest at the end.
     """
 
     def __init__(self, output: str | Path, data: str):
@@ -72,13 +68,12 @@ class FitJournal:
         return stage in self.records and self.records[stage]["inputs"] == inputs
 
     def add(self, stage: str, inputs: str, seconds: float, result: dict[str, Any]) -> None:
-        """Record a stage; it is on disk when this returns."""
+        """It is on disk when this returns."""
         record = {"stage": stage, "inputs": inputs, "seconds": round(seconds, 2), "result": result}
         self._file.add([record])
         self._take(json.loads(json.dumps(record)))
 
     def close(self) -> None:
-        """Let other processes work in the folder."""
         self._file.close()
 
 
@@ -107,8 +102,7 @@ def refuse_other_output(output: Path, data: str) -> None:
 class FitClock:
     """Counts the seconds of a run, and writes them now and then.
 
-    ``budget`` is the seconds for everything, or where it ``adds`` those beside what earlier calls have spent;
-    None: no limit.
+    ``budget``: seconds for everything, or with ``adds`` for this call alone; None: no limit.
     """
 
     def __init__(
@@ -128,12 +122,11 @@ class FitClock:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the whole run so far."""
         return self._spent + self._now() - self._begun
 
     @property
     def left(self) -> float | None:
-        """Seconds that are left; None: there is no limit."""
+        """None: there is no limit."""
         return None if self.budget is None else max(0.0, self.budget - self.seconds)
 
     def write(self, every: float = 0.0) -> None:
@@ -146,12 +139,9 @@ class FitClock:
 
 
 class FitProgress:
-    """The progress of a run, whose stages have their logs in the folder ``logs``."""
-
     def __init__(self, logs: Path, clock: FitClock, shown: bool = True) -> None:
         self.logs = logs
         self.best = ""
-        """The best so far, for the line."""
         self._clock, self._drawn = clock, monotonic()
         self._lines, self._stream = sys.stdout, sys.stderr if shown else None
         self._terminal = self._stream is not None and self._stream.isatty()
@@ -160,7 +150,6 @@ class FitProgress:
         self._telling = 0.0
 
     def say(self, text: str) -> None:
-        """Print lines for people."""
         if self._stream is not None:
             self._clear()
             print(text, file=self._lines, flush=True)  # not into the log of a stage
@@ -169,8 +158,8 @@ class FitProgress:
     def stage(self, name: str, allowance: float | None = None) -> Iterator[None]:
         """The context of a stage: its output goes into its log, its loops into the line.
 
-        Its loops raise :class:`~grls.fitting.search.TimeIsUp` after the seconds of ``allowance``, and before
-        that where their pace leaves no hope; None: no limit.
+        Its loops raise :class:`~grls.fitting.search.TimeIsUp` after the seconds of ``allowance`` (None: no
+        limit), and before that where their pace leaves no hope.
         """
         self.logs.mkdir(parents=True, exist_ok=True)
         self._name, self._work = name, ""
@@ -192,20 +181,18 @@ class FitProgress:
             log.unlink()
 
     def limit(self, allowance: float | None, hopeful: bool = False) -> None:
-        """Let loops raise :class:`TimeIsUp` after so many seconds from now; see :meth:`stage`.
-
-        ``hopeful``: whatever their pace is.
+        """Let loops raise :class:`TimeIsUp` after so many seconds from now; if ``hopeful``, whatever their
+        pace is.
         """
         self._end = None if allowance is None else monotonic() + allowance
         self._telling = inf if hopeful else max(_TELLING[0], _TELLING[1] * (allowance or 0.0))
 
     def at(self, work: str) -> None:
-        """Say how far a stage is that keeps to its time itself, such as a training."""
+        """Say how far a stage is that watches its time itself, such as a training."""
         self._work, self._end = work, None
         self._show()
 
     def line(self) -> str:
-        """The line of progress."""
         left = self._clock.left
         parts = [f"{self._name}: {self._work}" if self._work else self._name, self.best]
         parts += [] if left is None else [f"{duration(left)} left"]

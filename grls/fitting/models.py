@@ -1,4 +1,4 @@
-"""What a run begins with: the machine, and the models that there are and that suit it."""
+"""What a run begins with: the machine, and the models that suit it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _LARGE = 12.0  # GiB of GPU memory from which larger models are chosen
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine: cores that this process may use, bfloat16 on the device that trains, free main memory in GiB
-    (None: unknown), name of the GPU (empty: none is used) and its memory in GiB.
+    """Cores that this process may use, bfloat16 on the device that trains, free main memory in GiB (None:
+    unknown), name of the GPU (empty: none is used) and its memory in GiB.
     """
 
     cores: int
@@ -37,11 +37,9 @@ class Machine:
 
     @property
     def precision(self) -> str:
-        """The precision for training and search: bfloat16 where it is fast."""
         return "bfloat16" if self.bfloat16 else "float32"
 
     def line(self) -> str:
-        """What the machine can do, for people."""
         memory = "" if self.memory is None else f", {self.memory:.0f} GiB memory free"
         gpu = f"{self.gpu} ({self.gpu_memory:.0f} GiB), " if self.gpu else "no GPU, "
         bits = "bfloat16" if self.bfloat16 else "no bfloat16"
@@ -49,7 +47,6 @@ class Machine:
 
 
 def this_machine(device: str = "auto") -> Machine:
-    """The machine that this process runs on; the device ``auto`` is a GPU if there is one."""
     import torch
 
     from grls.models.precision import accelerator, has_bfloat16
@@ -81,7 +78,6 @@ class BaseModels:
     without: dict[str, str]
 
     def line(self) -> str:
-        """The models, for people."""
         named = (("bi-encoder", self.biencoder), ("generator", self.generator))
         return "; ".join(
             f"{role} {'none' if model is None else f'{model.name} ({model.source})'}" for role, model in named

@@ -1,4 +1,4 @@
-"""What a run came to: ``fit.json``, the page that compares the candidates, and the model card."""
+"""What a run results in: ``fit.json``, the page that compares the candidates, and the model card."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Fitted:
     """A run that has ended.
 
     Attributes:
-        output: Its folder, which opens as the candidate that is kept.
-        kept: The name of the candidate that is kept.
+        output: Its folder, which opens as the chosen candidate.
+        kept: The name of the chosen candidate.
         why: The reason.
         queries: Split (``cut sentences`` where there are no dev queries) -> number of queries compared.
         metrics: Candidate -> measure, with its split before it (``test R@5``) -> mean, a share of 1.
@@ -48,7 +48,7 @@ class Fitted:
         query_seconds: Candidate -> seconds that ranking a query took, in batches and without loading.
         done: What each stage did, with its seconds.
         skipped: The stages that were not done.
-        more: How they can be done, for people; empty: more time would do none.
+        more: How they can be done; empty: more time would do none.
         links: The candidates whose hops follow links.
     """
 
@@ -67,7 +67,9 @@ class Fitted:
 
     @property
     def gain(self) -> str:
-        """What is kept beside BM25, in a sentence; empty: it is BM25, or no labelled question tells."""
+        """The chosen candidate compared with BM25, in a sentence; empty: it is BM25, or no labelled question
+        tells.
+        """
         words, kept = self.metrics.get(BM25, {}), self.metrics[self.kept]
         heads = [head for head in kept if head in words and not head.startswith(CUT)]
         if self.kept == BM25 or not heads:
@@ -80,11 +82,9 @@ class Fitted:
 
     @property
     def report(self) -> Path:
-        """The page that compares the candidates."""
         return self.output / "report.html"
 
     def text(self) -> str:
-        """The table for people, in percent."""
         heads = list(dict.fromkeys(name for measures in self.metrics.values() for name in measures))
         rows = [["", *heads, "ms a query", "links"]]
         for name, measures in self.metrics.items():
@@ -102,7 +102,7 @@ class Fitted:
 
 
 def milliseconds(seconds: float) -> str:
-    """A time of a query, for people; with a tenth below ten milliseconds."""
+    """With one decimal below ten milliseconds."""
     return f"{1000 * seconds:,.1f}" if seconds < 0.00995 else f"{1000 * seconds:,.0f}"
 
 
@@ -178,7 +178,7 @@ def write_outcome(
 def _write_page(
     fitted: Fitted, stages: FitStages, data: str, gold: JudgedQueries, names: Sequence[str]
 ) -> None:
-    """Write the page that compares the candidates, with significance against the kept one."""
+    """Significance is against the chosen candidate."""
     from grls.report.blocks import Column, Section, Subsection, Table, Text, score_runs, value_table
     from grls.report.page import build_page, write_report
     from grls.report.runs import load_groups
@@ -226,7 +226,7 @@ def _write_page(
 
 
 def _write_card(fitted: Fitted, stages: FitStages, models: Sequence[str]) -> None:
-    """Write ``README.md``; ``models`` are those that the kept candidate began with."""
+    """``models`` are those that the chosen candidate began with."""
     times = ", ".join(f"{name} {milliseconds(cost)}" for name, cost in fitted.query_seconds.items())
     asked, facts = sizes_line(fitted.queries), stages.facts
     asked += "" if [*fitted.queries] == [CUT] else " queries"

@@ -1,8 +1,7 @@
-"""``grls fit``: the best retriever for a data set in the time that there is, at every moment.
+"""``grls fit`` as a whole: data, stages, and the ranking of test for the report.
 
-The run reads and divides the data, does the stages that there is time for (:mod:`grls.fitting.search`), and
-after each chooses the best candidate so far, as which the output opens. Whatever ends the run, it stays.
-At its end the kept candidate and the others are ranked on test for the report, as time allows.
+After each stage the output opens as the best candidate so far; whatever ends the run, it stays. At the end
+the chosen candidate and the others rank test, as time allows.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _REPORTED = 100  # test queries that the kept candidate ranks, before time goes 
 
 
 def plan_dataset(data: str, output: str | Path, options: FitOptions) -> str:
-    """What :func:`fit_dataset` would look at and do, for people; nothing is written, trained or measured."""
+    """What :func:`fit_dataset` would look at and do; nothing is written, trained or measured."""
     source = read_source(data, options)
     refuse_other_output(Path(output), source.fingerprint)
     progress = FitProgress(Path(output), FitClock(Path(output)), False)
@@ -49,7 +48,7 @@ def plan_dataset(data: str, output: str | Path, options: FitOptions) -> str:
 def _stages(
     output: Path, options: FitOptions, data: SplitData, progress: FitProgress
 ) -> tuple[FitStages, list[str]]:
-    """The stages of a run, and what data, machine and models are, in lines."""
+    """The stages of a run, and lines about data, machine and models."""
     facts = data_facts(data)
     machine = this_machine(options.device)
     models = base_models(options.biencoder, options.generator, machine, facts.language)
@@ -73,8 +72,8 @@ def fit_dataset(
 ) -> Fitted:
     """Make the best retriever for a data set folder; ``output`` opens as the best so far at any time.
 
-    A run that is called again with the same data goes on with what is done. ``shown``: whether progress and
-    results are printed. ``name``: what results call the data set; None: its folder.
+    A run that is called again with the same data goes on with what is done. ``shown``: print progress and
+    results. ``name``: what results call the data set; None: its folder.
     """
     quiet()
     source = read_source(data, options, name)
@@ -87,8 +86,6 @@ def fit_dataset(
 
 
 class _FitRun:
-    """A run; the arguments are those of :func:`fit_dataset`."""
-
     def __init__(
         self, source: SplitData, output: Path, options: FitOptions, journal: FitJournal, shown: bool
     ):
@@ -117,7 +114,6 @@ class _FitRun:
             require("train", "grls fit with a model to train")
 
     def run(self) -> Fitted:
-        """Do what is left of the run."""
         stages, keep, systems = self.stages.all(), self.options.keep, self.candidates.systems
         anew = self._restore({stage.name: stage for stage in stages})
         self.stays, kept_alone = self._linked(), keep in systems and self.options.budget is None
@@ -177,9 +173,8 @@ class _FitRun:
         return self.journal.inputs(given, ("data", *stage.needs))
 
     def _restore(self, stages: Mapping[str, Stage]) -> list[str]:
-        """Take what earlier calls have done, in the order in which it was done.
-
-        Returns the stages that were done with other options.
+        """Take what earlier calls have done, in that order; returns the stages that were done with other
+        options.
         """
         candidates, anew = self.candidates, list[str]()
         for name, record in self.journal.records.items():
@@ -249,7 +244,7 @@ class _FitRun:
         return max(0.0, left - (1 - _AIM) * whole - ending)
 
     def _do(self, stage: Stage, allowance: float | None) -> str | None:
-        """Do a stage; returns why it came to nothing, or None."""
+        """Returns why the stage has no result, or None."""
         name, inputs, systems = stage.name, self._inputs(stage), self.candidates.systems
         begun, nothing, gathers = perf_counter(), None, stage.name in GATHERING
         if not gathers:
@@ -287,7 +282,6 @@ class _FitRun:
         return nothing
 
     def _choose(self) -> None:
-        """Choose the best so far, and say it where it changed."""
         if not self.candidates.systems:
             return
         before, self.best = self.best, self.candidates.choose()
@@ -306,7 +300,7 @@ class _FitRun:
             self.progress.say(f"{best}, {chosen.cost:.2g} s a query{rest}")
 
     def _rank_test(self, chosen: str) -> tuple[JudgedQueries, list[str]]:
-        """Rank test queries with the kept candidate, as many as there is time for, then with the others.
+        """Rank test queries with the chosen candidate, as many as there is time for, then with the others.
 
         Returns the queries, and the names of the systems that have ranked them.
         """
@@ -346,6 +340,5 @@ class _FitRun:
         return gold, [name for name in systems if name in ranked]
 
     def _tested(self, split: str, name: str) -> bool:
-        """Whether a system has ranked the queries of a split."""
         known = self.journal.done(f"{split} {name}", self.journal.inputs([], (name,)))
         return known and self.candidates.run_file(split, self.candidates.systems[name].folder).is_file()

@@ -1,11 +1,11 @@
 """The anytime search of ``grls fit``: which stage next, is there time for it, run it, choose.
 
-Stages stand in the order of what they are expected to gain for their time. In a first round a stage that can
-do more or less takes no more than its share of the time that is left. One that stands aside, as it gains less
-than those after it, waits for the second round where it needs more than its share. A stage begins only if its
-own time and that of what must follow for its result to be of use fit into what is left, by times that were
-measured in this run; it ends early enough for what follows. In a third round nothing else can use the
-time, so what would not fit begins, if a later call can go on with it.
+Stages stand in the order of their expected gain for their time. A stage begins only if its own time and that
+of what must follow for its result to be of use fit into what is left, by times that were measured in this
+run; it ends early enough for what follows. There are three rounds. In the first, a stage that can do more or
+less takes no more than its share of the time that is left, and one that gains less than later ones stands
+aside if it needs more than its share. In the second it has its turn. In the third nothing else can use the
+time, so a stage that does not fit begins if a later call can go on with it.
 
 The module knows no retrievers: stages are functions, and time is a clock. A test runs it on simulated
 machines.
@@ -36,10 +36,10 @@ class Pace:
     def __init__(self, cores: int = 1, load: Callable[[], float] = lambda: 0.0):
         self._cores, self._load = cores, load
         self.known: dict[str, float] = {}
-        """Kind -> seconds of a unit on a machine without other work."""
+        """Kind -> seconds of a unit on an idle machine."""
 
     def _stretch(self) -> float:
-        """How much longer work takes than on a machine without other work."""
+        """How much longer work takes than on an idle machine."""
         return max(1.0, self._load() / self._cores)
 
     def add(self, kind: str, seconds: float, units: float = 1.0) -> None:
@@ -57,8 +57,8 @@ class Stage:
 
     Args:
         name: Its name; no other stage has it.
-        work: What it does, in one line, for people.
-        run: Does it within so many seconds (None: no limit); returns why it came to nothing, or None. It
+        work: What it does, in one line.
+        run: Does it within so many seconds (None: no limit); returns why it has no result, or None. It
             raises :class:`TimeIsUp` where it cannot.
         needs: Names of the stages whose results it uses.
         seconds: The least seconds of it and of all that must follow it; 0: nothing is known yet.
@@ -99,18 +99,15 @@ def search_stages(
     say: Callable[[str], None] = lambda _: None,
     known: dict[str, str | None] | None = None,
 ) -> list[Skipped]:
-    """Do the stages that there is time for.
+    """Do the stages that there is time for; returns what was not done, and why.
 
     Args:
         stages: In the order of their expected gain for their time, those that a stage needs before it.
         left: The seconds that are left for stages; None: no limit.
-        do: Does a stage within so many seconds; returns why it came to nothing, or None. One that raises
+        do: Does a stage within so many seconds; returns why it has no result, or None. A stage that raises
             :class:`TimeIsUp` in the first round has another turn in the second.
-        say: Prints a line for people.
-        known: Stages that earlier calls have done -> why they came to nothing, or None; the others are added.
-
-    Returns:
-        What was not done, and why.
+        say: Prints a line.
+        known: Stages that earlier calls have done -> why they have no result, or None; the others are added.
     """
     ended: dict[str, str | None] = {} if known is None else known
     waiting: set[str] = set()

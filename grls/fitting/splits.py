@@ -67,7 +67,7 @@ _SHORT = 40
 
 
 def sizes_line(counts: Mapping[str, int], cut: Collection[str] = ()) -> str:
-    """Numbers of queries by their split, for people; those of the splits ``cut`` are cut sentences."""
+    """Numbers of queries by their split; those of the splits ``cut`` are cut sentences."""
     return ", ".join(
         counted(count, CUT[:-1])
         if split == CUT
@@ -81,11 +81,10 @@ class SplitData:
     """A data set without faults, as it was given, or divided into the splits that a run needs.
 
     Attributes:
-        folder: The folder it was read from.
         name: What results call it.
         qrels: Split -> judgements.
         fingerprint: Of all that a run depends on, as it was given.
-        notes: What counts as gold where that is not the qrels, and what was changed, for people.
+        notes: What counts as gold where that is not the qrels, and what was changed.
         pseudo: Splits that hold pseudo-queries.
     """
 
@@ -99,11 +98,9 @@ class SplitData:
     pseudo: tuple[str, ...] = ()
 
     def counts(self) -> dict[str, int]:
-        """Split -> number of queries."""
         return {split: len(judged) for split, judged in self.qrels.items()}
 
     def write(self, folder: Path) -> None:
-        """Write the data set with its splits, atomically."""
         if corpus_file(folder).resolve() == corpus_file(self.folder).resolve():
             raise DataError("the data set is in the output of this run: give another output.", self.folder)
         write_dataset(folder, self.corpus, self.queries, self.qrels)
@@ -119,7 +116,7 @@ class DataFacts:
         language: ISO 639-1 code of the corpus' language; None: it cannot be guessed.
         queries: Split -> number of queries.
         gold: Mean number of gold passages of a training query.
-        most_gold: Largest number of gold passages of a training query.
+        most_gold: Largest number of them.
         several: Share of training queries with several gold passages.
         cut: Splits whose queries are cut out of passages.
         links: Share of passages whose texts name others (:class:`~grls.data.links.Links`); 0 where every
@@ -138,7 +135,6 @@ class DataFacts:
 
     @property
     def tune(self) -> str:
-        """The split that tunes."""
         return TUNE if TUNE in self.queries else DEV
 
     @property
@@ -164,23 +160,19 @@ class DataFacts:
 
     @property
     def untaught(self) -> str | None:
-        """Why no model is trained, or None."""
         if self.unlabelled:
             return "without labelled questions nothing tells whether a training helps"
         return f"give {LEAST_QUERIES} training queries or more" if self.few else None
 
     @property
     def few(self) -> bool:
-        """Whether there are too few queries to learn from."""
         return self.queries[TRAIN] < LEAST_QUERIES
 
     @property
     def short(self) -> bool:
-        """Whether passages are short facts, so that reading them to their end costs little."""
         return self.words <= _SHORT
 
     def lines(self) -> list[str]:
-        """What the data set is like, for people."""
         several = f"{self.several:.0%} with several" if self.several else "one each"
         several += f" (hops are tried from {_ASKS:.0%} on)" if self.several and not self.hops else ""
         language, sizes = self.language or "language unknown", sizes_line(self.queries, self.cut)
@@ -194,12 +186,8 @@ class DataFacts:
 def read_source(data: str, options: FitOptions, name: str | None = None) -> SplitData:
     """Read a data set and refuse whatever is wrong with it, before any work is done.
 
-    Args:
-        data: Data set folder in BEIR's layout; queries and judgements may be missing. Without any qrels the
-            evidence of the queries is their gold, as of the split to learn from, and every query needs it.
-            Queries that no qrels name take no part.
-        options: The names of the splits.
-        name: What results call it; None: its folder.
+    Queries and judgements may be missing. Without any qrels the evidence of the queries is their gold, as of
+    the split to learn from, and every query needs it. Queries that no qrels name take no part.
     """
     corpus, folder = Corpus.read(data), Path(data)
     empty = (passage.id for passage in corpus if not passage.text.strip() and not passage.title.strip())
@@ -306,7 +294,6 @@ def _drawn(qrels: Qrels, size: int, seed: int) -> set[str]:
 
 
 def _parted(qrels: Qrels, chosen: Collection[str]) -> tuple[Qrels, Qrels]:
-    """The chosen queries and the others, in their order."""
     first = {query: grades for query, grades in qrels.items() if query in chosen}
     return first, {query: grades for query, grades in qrels.items() if query not in chosen}
 
@@ -315,7 +302,7 @@ def sentence_queries(corpus: Corpus, most: int, seed: int, taken: Collection[str
     """Write queries for passages that are drawn at random: parts of their sentences.
 
     A query is a sentence of the passage that answers it, with some of its words left out (the inverse cloze
-    task, Lee et al. 2019, arXiv 1906.00300, keeps all of them). Such queries are easier than real ones, above
+    task, Lee et al. 2019, arXiv 1906.00300, leaves none out). Such queries are easier than real ones, above
     all for BM25. At most ``most`` passages are drawn, and one without a sentence gets no query; ``taken`` are
     ids that other queries have.
     """
@@ -341,7 +328,6 @@ def spread(corpus: Corpus, most: int) -> list[Passage]:
 
 
 def data_facts(data: SplitData) -> DataFacts:
-    """Describe a data set that is divided."""
     queries = {query.id: query for query in data.queries}
     pseudo = TRAIN in data.pseudo and DEV not in data.pseudo  # each has one gold passage
     qrels = data.qrels[DEV if pseudo else TRAIN]

@@ -6,14 +6,14 @@ stage          candidate
 bm25           ``bm25``
 bm25-hops      ``bm25-hops``: BM25 ranked by hops, where questions have several gold passages, or where
                passages name each other and there are no questions; without such links after ``base``
-base           ``base``: the bi-encoder as it is, before any training
+base           ``base``: the bi-encoder before any training
 base-hops      ``base-hops``
 dense          ``dense``: the bi-encoder, trained
 dense-hops     ``dense-hops``
 generator      none: the generator, trained to write spans, and its index
 hybrid         ``hybrid``: the generator with bi-encoder and BM25 as priors, tuned, by hops where they help
 fusion N       fusions of the best candidates of each model, from what they have ranked
-more dev       none: candidates that may be kept rank more dev queries
+more dev       none: candidates that may be chosen rank more dev queries
 =============  =========================================================================================
 
 Options are those of a command, by dotted name, over recipes of ``configs/``. Times are of units that this run
@@ -48,11 +48,13 @@ from grls.models.text_encoder import passage_text
 from grls.retrieve.base import untuned_fingerprint
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build
+from grls.retrieve.compose import compose, hops_of, hybrid_of, write
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.options import stored_hops
-from grls.retrieve.registry import BM25, Opening, create
-from grls.retrieve.spec import MANIFEST, read_spec, recorded, relative, update_spec
+from grls.retrieve.registry import BM25, Opening
+from grls.retrieve.spec import MANIFEST, read_spec, recorded, update_spec
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.core.clock import Meter, TrainingStep
 from grls.train.result import TrainingResult
@@ -78,7 +80,9 @@ _LEAST = {"dense": 20, "generator": 60}  # steps of a training below which it is
 _CLEAR = 0.05  # recall that hops bring at least where the generator takes them with short passages, too
 _STEP = 3.0  # a training step of the bi-encoder takes so many times the encoding of its texts
 _SETTINGS = 2.0
-"""How many times ranking the queries costs tuning hops: other temperatures meet most chains again."""
+"""The cost of tuning hops, in rankings of the queries: few, since other temperatures meet mostly the same
+chains.
+"""
 _SEARCH = 0.06  # a search of the generator for an input, as a share of a training step
 _PRIOR_BYTES, _PRIOR_SHARE, _IN_FLIGHT = 32, 0.25, 32
 """Bytes of priors for a row and a query in flight, their share of free memory, the most queries in flight."""
@@ -100,8 +104,6 @@ class _Fewer(Exception):  # noqa: N818
 
 
 class FitStages:
-    """Does the stages of a run."""
-
     def __init__(
         self, candidates: FitCandidates, facts: DataFacts, models: BaseModels, progress: FitProgress
     ):
@@ -109,7 +111,7 @@ class FitStages:
         self.options, self.output, self.pace = candidates.options, candidates.output, candidates.pace
         self.machine = candidates.machine
         self.notes: dict[str, str] = {}
-        """Stage -> what it came to, for page and card."""
+        """Stage -> its result in words, for page and card."""
 
     def training(self, stage: str) -> Path:
         """The folder of a training; each place of its stage has one."""
@@ -128,7 +130,7 @@ class FitStages:
                     _remove(path)
 
     def all(self) -> list[Stage]:
-        """The stages that data and models allow, in the order of what they are expected to gain."""
+        """The stages that data and models allow, in the order of their expected gain."""
         facts, encoder, writer = self.facts, self.models.biencoder, self.models.generator
         corpus = counted(facts.passages, "passage")
         stages = [Stage("bm25", "BM25", self._bm25)]
@@ -174,7 +176,7 @@ class FitStages:
     # What candidates cost, by what was measured; 0: nothing was.
 
     def _rank_seconds(self, like: str, queries: int = 0, inputs: float = 1.0) -> float:
-        """Seconds to rank dev queries (0: the first portion) with a system, by one that was measured."""
+        """Seconds to rank dev queries (0: the first portion), by the pace of a system that was measured."""
         return (queries or self.candidates.sizes[0]) * inputs * self.pace.of(f"rank {like}")
 
     @property
@@ -184,7 +186,7 @@ class FitStages:
 
     @property
     def _shard(self) -> int:
-        """Passages that are embedded again after a kill or the end of the time, at most."""
+        """How many passages a kill can cost: they are embedded again."""
         return min(4096, max(128, self.facts.passages // 64))
 
     def _embedding(self, name: str = "base") -> float:
@@ -199,10 +201,11 @@ class FitStages:
         return self._embedding("dense") + (hops if self.facts.hops else 0.0)
 
     def _encoder_step(self) -> float:
-        return self.pace.of("step dense") or _STEP * 2 * ENCODER_BATCH * self.pace.of("embed")
+        texts = ENCODER_BATCH * (2 if self._linked is None else 3)
+        return self.pace.of("step dense") or _STEP * texts * self.pace.of("embed")
 
     def _writer_step(self) -> float:
-        """Seconds of a step; before one was measured, twice one of the bi-encoder."""
+        """Seconds of a step; before one was measured, twice a step of the bi-encoder."""
         return self.pace.of("step generator") or 2.0 * self._encoder_step()
 
     def _writer_seconds(self) -> float:
@@ -273,13 +276,13 @@ class FitStages:
         def run(allowance: float | None) -> str | None:
             folder, found = self.candidates.member(name), None
             hops = HopOptions(steps="ranked", max=None if facts.unlabelled else most)
-            content = {"retriever": relative(self.candidates.member(of), folder), "hops": recorded(hops)}
+            spec = hops_of(str(self.candidates.member(of)), hops)
             if facts.unlabelled:  # cut sentences have one passage each, and would choose one hop
-                create(folder, "hops", content, Opening(self.options.device))
+                write(compose(spec, Opening(self.options.device)), folder, link=True)
             else:
                 tried: dict[str, Any] = {"hops": tuple(range(1, most + 1))}
                 tried |= {"hop_temperatures": _WORD_TEMPERATURES} if of == BM25 else {}
-                found = self._tuned(folder, "hops", content, tried, seconds, allowance)
+                found = self._tuned(folder, spec, tried, seconds, allowance)
             links = self._has_links(folder)
             if not links and read_spec(folder)["hops"].get("max") == 1:
                 return f"one hop is best, which is {of}"
@@ -293,7 +296,6 @@ class FitStages:
         return Stage(name, work, run, (of,), seconds, share=lambda _: share, aside=aside)
 
     def _has_links(self, folder: Path) -> bool:
-        """Whether the hops of a folder follow links."""
         hops = stored_hops(read_spec(folder), folder / MANIFEST)
         if hops is None or hops.steps != "ranked" or not self.facts.links:
             return False
@@ -302,8 +304,7 @@ class FitStages:
     def _tuned(
         self,
         folder: Path,
-        kind: str,
-        content: dict[str, Any],
+        spec: dict[str, Any],
         tried: dict[str, Any],
         seconds: Callable[[int], float],
         allowance: float | None,
@@ -319,7 +320,9 @@ class FitStages:
         drawn = self.candidates.drawn(split, 0, count, f"{split}-first-{count}")
         dev = DevQueries.read(self.candidates.data, drawn.split)
         opening = Opening(self.options.device, self.candidates.precision)
-        fingerprint = untuned_fingerprint(create(folder, kind, content, replace(opening, hop_by_hop=False)))
+        made = compose(spec, replace(opening, hop_by_hop=False))
+        write(made, folder, link=True)
+        fingerprint = untuned_fingerprint(made.retriever)
         grid, found = TuneOptions(k=self.options.k, **tried), dict[Any, Any]()
         tune = partial(tune_folder, folder, dev, grid, opening, fingerprint, memory=found)
         try:
@@ -334,7 +337,7 @@ class FitStages:
 
     def _fusion_stage(self, number: int, need: str) -> Stage:
         def run(_: float | None) -> str | None:
-            """Fuse, of the systems of each model, and of those without one, the one that finds most."""
+            """Fuse the best system of each model, and the best one without a model."""
             systems = self.candidates.systems
             if self.facts.unlabelled:  # nothing tells which are better: the last is kept
                 for pair in ((BM25, "base"), ("bm25-hops", "base-hops")):
@@ -352,7 +355,7 @@ class FitStages:
         return Stage(f"fusion {number}", "fusions of what there is", run, (need,))
 
     def _more_dev(self, allowance: float | None) -> None:
-        """Let the candidates that may be kept rank more queries, those that have fewest first."""
+        """Let the candidates that may be chosen rank more queries, first those that have ranked fewest."""
         begun, systems, portions = perf_counter(), self.candidates.systems, self.candidates.portions
         while (count := min(system.portions for system in systems.values())) < len(portions):
             behind = [system for system in systems.values() if system.portions == count]
@@ -377,6 +380,14 @@ class FitStages:
         self._embedded("dense", str(model), allowance, late)
 
     @property
+    def _linked(self) -> System | None:
+        """BM25's hops with links, whose wrong passages are hard negatives: the training learns what links do
+        not tell.
+        """
+        system = self.candidates.systems.get("bm25-hops")
+        return system if system is not None and system.links else None
+
+    @property
     def _encoder_examples(self) -> int:
         return round(self.facts.queries[TRAIN] * (self.facts.gold + self.facts.hops))
 
@@ -399,11 +410,15 @@ class FitStages:
             "precision": options.precision,
             "device": "cpu" if options.device == "cpu" else "auto",
         }
+        linked = self._linked
+        if linked is not None:
+            changed["hard_negatives"] = 1
         return run_biencoder(
             data=self.candidates.data, output=str(self.training("dense")), source=model.name,
             kind="auto", train_split=TRAIN, dev_split=facts.tune,
             max_tokens=min(recipe["max_tokens"], model.positions or recipe["max_tokens"]),
             fit=options_of(BiEncoderOptions, recipe["fit"] | changed, "grls fit"),
+            negatives=BM25 if linked is None else str(self.candidates.folder(linked.folder)),
             resume=resume, max_seconds=seconds, meter=meter,
         )  # fmt: skip
 
@@ -419,7 +434,7 @@ class FitStages:
 
     @property
     def _writer_hops(self) -> int:
-        """Hops of the generator; with short passages several where hops were measured to help."""
+        """Hops of the generator: with short passages several where hops were measured to help."""
         if not self.facts.short:
             return self.facts.most_hops
         for name in ("dense", "base"):
@@ -430,12 +445,11 @@ class FitStages:
 
     @property
     def _epoch(self) -> int:
-        """Steps of an epoch of the generator."""
         return -(-self.facts.queries[TRAIN] // (8 if self._writer_hops > 1 else 16))
 
     @property
     def _teachers(self) -> list[str]:
-        """The bi-encoder that teaches, or none: the trained one, or else the one as it is."""
+        """The bi-encoder that teaches: the trained one, else the base; or none."""
         systems = self.candidates.systems
         return ["dense"] if "dense" in systems else ["base"] if "base" in systems else []
 
@@ -482,7 +496,7 @@ class FitStages:
         allowance: float | None,
         follows: Callable[[], float],
     ) -> Path:
-        """Train within a time: with all steps where they fit, else with as many as do; returns the model.
+        """Train with all steps where they fit, else with as many as do; returns the model.
 
         The first steps show how long one takes. A training that was cut off goes on with the steps that it
         was begun with. Where the machine gets slower, so that what ``follows`` takes longer, it ends earlier.
@@ -557,16 +571,14 @@ class FitStages:
 
     def _hybrid(self, allowance: float | None) -> None:
         folder, hops, priors = self.candidates.member("hybrid"), self._writer_hops, [*self._teachers, BM25]
-        content: dict[str, Any] = {
-            "generator": relative(self.candidates.member("generator"), folder),
-            "priors": [{"retriever": self.candidates.named(name, folder)} for name in priors],
-            "search": recorded(self._searched),
-        }
+        named = [PriorSpec(self.candidates.named(name)) for name in priors]
+        spec = hybrid_of(str(self.candidates.member("generator")), named, PriorOptions())
+        spec["search"] = recorded(self._searched)
         tried: dict[str, Any] = {"rescore_passages": RESCORED} if self.facts.short else {}
         if hops > 1:
-            content["hops"] = recorded(HopOptions(steps="ranked", max=hops, chains=CHAINS))
+            spec["hops"] = recorded(HopOptions(steps="ranked", max=hops, chains=CHAINS))
             tried |= {"hops": tuple(range(1, hops + 1)), "hop_temperatures": (1.0,)}
-        found = self._tuned(folder, "hybrid", content, tried, self._hybrid_seconds, allowance)
+        found = self._tuned(folder, spec, tried, self._hybrid_seconds, allowance)
         models = (self.models.biencoder if self._teachers else None, self.models.generator)
         names = tuple(model.name for model in models if model)
         links = self._has_links(folder)

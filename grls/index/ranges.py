@@ -11,14 +11,11 @@ are computed at the beginning.
 from __future__ import annotations
 
 import json
-import multiprocessing
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
-from multiprocessing.connection import Connection
 from pathlib import Path
-from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -296,12 +293,10 @@ names the whole and its number, so that it is not taken for a whole index."""
 class PrefixRanges(NamedTuple):
     """How an index is cut.
 
-    ``processes``: a process for each part is started when the index is opened. ``ray``: address of a
-    cluster on whose machines the parts are opened instead.
+    ``ray``: address of a cluster on whose machines the parts are opened; None: in this process.
     """
 
     parts: int
-    processes: bool = False
     ray: str | None = None
 
 
@@ -378,7 +373,7 @@ def open_ranges(
             )
     if record["ray"] is not None:
         return RangedIndex(PartsOnRay(files, record["ray"]))
-    return RangedIndex(PartsElsewhere(files) if record["processes"] else PartsHere(parts))
+    return RangedIndex(PartsHere(parts))
 
 
 def _name(corpus: str, number: int, parts: int) -> str:
@@ -387,7 +382,7 @@ def _name(corpus: str, number: int, parts: int) -> str:
 
 def _read(file: Path) -> dict[str, Any]:
     record = read_json(file)
-    fields = {"format": int, "parts": int, "processes": bool, "tokenizer": str, "corpus": str, "files": dict}
+    fields = {"format": int, "parts": int, "tokenizer": str, "corpus": str, "files": dict}
     good = isinstance(record, dict) and record.get("format") == FORMAT
     if not good or not all(isinstance(record.get(name), kind) for name, kind in fields.items()):
         raise IndexFormatError(f"{file}: expected the parts of an index of format {FORMAT}; {REBUILD}")
@@ -411,52 +406,9 @@ class PartFiles(NamedTuple):
     numbers: Path
 
 
-class PartsElsewhere(IndexParts):
-    """Parts in processes of this machine, one a part, which answer over a pipe and end when it closes."""
-
-    def __init__(self, files: Sequence[PartFiles]):
-        self._lock = Lock()
-        self._pipes: list[Connection] = []
-        self._processes = []
-        context = multiprocessing.get_context("spawn")
-        for folder, numbers in files:
-            here, there = context.Pipe()
-            process = context.Process(target=serve_part, args=(there, str(folder), str(numbers)), daemon=True)
-            process.start()
-            there.close()
-            self._pipes.append(here)
-            self._processes.append(process)
-        self.facts = [Facts(**self._receive(part)[0]["facts"]) for part in range(len(files))]
-
-    def ask(self, question: str, arrays: Mapping[int, Arrays]) -> dict[int, list[Array]]:
-        with self._lock:
-            for part, own in arrays.items():
-                try:
-                    self._pipes[part].send_bytes(packed({"question": question}, own))
-                except OSError:
-                    raise self._ended(part) from None
-            return {part: self._receive(part)[1] for part in arrays}
-
-    def close(self) -> None:
-        for pipe in self._pipes:
-            pipe.close()
-        for process in self._processes:
-            process.join(5)
-
-    def _receive(self, part: int) -> tuple[dict[str, Any], list[Array]]:
-        try:
-            return unpacked(self._pipes[part].recv_bytes())
-        except (EOFError, OSError):
-            raise self._ended(part) from None
-
-    def _ended(self, part: int) -> ConfigError:
-        return ConfigError(
-            f"the process of part {part} of the index has ended (killed, or for lack of memory): open the "
-            "retriever again."
-        )
-
-
 class ServedPart:
+    """A part in an actor of Ray, which answers messages."""
+
     def __init__(self, folder: str, numbers: str):
         try:
             self._part = RangePart(load_index(folder, verify=False), map_array(Path(numbers)))
@@ -474,17 +426,6 @@ class ServedPart:
             return packed({}, answer(self._part, head["question"], arrays))
         except GrlsError as error:
             return packed({"error": error.text}, ())
-
-
-def serve_part(pipe: Connection, folder: str, numbers: str) -> None:
-    """What a part process runs: open the part and answer until the pipe closes."""
-    part = ServedPart(folder, numbers)
-    pipe.send_bytes(part.facts())
-    while True:
-        try:
-            pipe.send_bytes(part.answer(pipe.recv_bytes()))
-        except (EOFError, OSError, KeyboardInterrupt):
-            return
 
 
 def packed(head: dict[str, Any], arrays: Arrays) -> bytes:

@@ -283,7 +283,7 @@ def refuse_outside(rows: Rows, arrays: dict[str, Array], path: Path) -> None:
     """Refuse (IndexFormatError) numbers that point outside of an array; reads every number but tokens.
 
     The arrays have passed :func:`refuse_misfit`. Whether the rows are sorted, and the nodes are those of the
-    rows: :mod:`grls.index.corpus_check`.
+    rows: :mod:`grls.index.index_check`.
     """
     lengths = rows.lengths()
     longest = int(lengths.max(initial=0))

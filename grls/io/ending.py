@@ -258,7 +258,6 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "serve": ("fastapi", "uvicorn", "prometheus_client"),
     "mcp": ("mcp",),
     "ray": ("ray",),
-    "telemetry": ("opentelemetry",),
     "langchain": ("langchain_core",),
     "llama-index": ("llama_index",),
     "haystack": ("haystack",),

@@ -1,8 +1,7 @@
 """Atomic writing: a file name holds the whole content, or the file does not exist.
 
 Content is written under a temporary name in the same folder and renamed at the end; of a symbolic link the
-target is written. Below: seconds of the parts of a search, files mapped into memory, locks of shared
-objects.
+target is written. Below: files mapped into memory.
 """
 
 from __future__ import annotations
@@ -18,16 +17,14 @@ import re
 import shutil
 import socket
 import tempfile
-import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from time import perf_counter
-from typing import IO, Any, Literal, NamedTuple, get_args
-from weakref import WeakKeyDictionary
+from typing import IO, Any, NamedTuple
 
 from grls.errors import ConfigError, DataError, GrlsError, WriteError
 
@@ -323,6 +320,55 @@ def temporary(path: str | Path) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+NOT_PICKLED = (
+    "in a temporary folder cannot be pickled: it goes with the object that made it. Save it with "
+    "save(folder), or make it with output=folder, and open that folder."
+)
+"""The end of an error about what another process would not find."""
+
+
+class TemporaryFolder:
+    """A folder that is removed with this object, or at the end of the process, but not by a fork."""
+
+    def __init__(self) -> None:
+        stack = contextlib.ExitStack()
+        try:
+            self._path = stack.enter_context(temporary(Path(tempfile.gettempdir()) / "grls")) / NEW
+            self._path.mkdir()
+        except OSError as error:
+            stack.close()
+            raise WriteError(
+                f"cannot make a temporary folder: {error}; free disk space, set TMPDIR to a folder that can "
+                "be written, or say where by output=."
+            ) from error
+        weakref.finalize(self, stack.close)
+
+    def __fspath__(self) -> str:
+        return str(self._path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise ConfigError(f"what is {NOT_PICKLED}")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TemporaryFolder:
+        return self  # it goes with the last object that holds it
+
+
+def folder_for(output: str | Path | None) -> str | Path | TemporaryFolder:
+    """The output of a call, or a temporary folder."""
+    return TemporaryFolder() if output is None else output
+
+
+@contextmanager
+def saying(name: str, folder: str | os.PathLike[str]) -> Iterator[None]:
+    """A context whose errors say ``name`` for a temporary folder, which nobody has named."""
+    try:
+        yield
+    except GrlsError as error:
+        if is_temporary(Path(folder)):
+            error.args = (error.text.replace(os.fspath(folder), name), *error.args[1:])
+        raise
+
+
 def is_temporary(path: str | Path) -> bool:
     return any(_OURS.search(part) for part in Path(path).parts if part.endswith(".tmp"))
 
@@ -418,95 +464,6 @@ def _is_dead(folder: Path, process: int) -> bool:
         return False
 
 
-Part = Literal["encoder", "decoder", "constraint"]
-"""The parts of a search: models read queries; models write, and score tokens; index and filters allow tokens.
-
-The other seconds of a search go into the choice of beams, and into code without models.
-"""
-PARTS: tuple[Part, ...] = get_args(Part)
-
-
-class PartSpent(NamedTuple):
-    """Seconds of a part and its tokens: read, written, or allowed by a constraint."""
-
-    seconds: float
-    tokens: int
-
-
-class PartCounts:
-    """The counts of all parts of a search, for several threads."""
-
-    def __init__(self) -> None:
-        self._parts = dict.fromkeys(PARTS, PartSpent(0.0, 0))
-        self._adding = threading.Lock()
-
-    def add(self, part: Part, seconds: float, tokens: int) -> None:
-        with self._adding:
-            old = self._parts[part]
-            self._parts[part] = PartSpent(old.seconds + seconds, old.tokens + tokens)
-
-    def hop(self, number: int) -> None:
-        """Report a hop of all queries, which others may count."""
-
-    def step(self) -> None:
-        """Report a step of a long search. A subclass may end the search here, by an error."""
-
-    def __getitem__(self, part: Part) -> PartSpent:
-        return self._parts[part]
-
-
-class _Local(threading.local):
-    spent: PartCounts | None = None
-
-
-_thread = _Local()
-
-
-@contextmanager
-def counting(spent: PartCounts) -> Iterator[None]:
-    """A context in which every :class:`PartTimer` block of this thread adds to these counts."""
-    before, _thread.spent = _thread.spent, spent
-    try:
-        yield
-    finally:
-        _thread.spent = before
-
-
-def report_hop(number: int) -> None:
-    """Report that hop ``number`` (from 1) of all queries is found."""
-    if _thread.spent is not None:
-        _thread.spent.hop(number)
-        _thread.spent.step()
-
-
-def report_step() -> None:
-    if _thread.spent is not None:
-        _thread.spent.step()
-
-
-class PartTimer:
-    """A block that belongs to a part; it may set ``tokens`` when it knows them.
-
-    Blocks of a thread must not be nested, or their seconds count twice.
-    """
-
-    __slots__ = ("_begun", "_part", "_spent", "tokens")
-
-    def __init__(self, part: Part, tokens: int = 0):
-        self._part, self.tokens = part, tokens
-
-    def __enter__(self) -> PartTimer:
-        self._spent = _thread.spent
-        if self._spent is not None:
-            self._begun = perf_counter()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._spent is not None:
-            self._spent.add(self._part, perf_counter() - self._begun, self.tokens)
-            self._spent.step()
-
-
 class Stamp(NamedTuple):
     """What shows that a file has changed: its size, the time of its last change, and its number."""
 
@@ -544,20 +501,3 @@ def note_mapped(file: Path) -> None:
     noted = _mapped.get()
     if noted is not None:
         noted[file.absolute()] = stamp(file)
-
-
-_locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
-_making = threading.Lock()
-
-
-def exclusive(shared: Any) -> threading.RLock:
-    """The lock of a model or tokenizer, for ``with``; the same lock for the same object.
-
-    The fast search replaces attention and output head of a model for a step, and a tokenizer keeps padding
-    and truncation of its last call: two threads would get each other's state. To avoid deadlocks, a thread
-    with the lock of a tokenizer takes no other lock, and functions of the user are called without a lock.
-    """
-    with _making:
-        if shared not in _locks:
-            _locks[shared] = threading.RLock()
-        return _locks[shared]

@@ -20,7 +20,7 @@ from grls.data.codec import foreign_ids, reset_tokenizer
 from grls.data.evidence import excerpt
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.io.files import PartTimer, report_step
+from grls.io.timing import PartTimer, report_step
 from grls.models.base import Floats, once_each
 from grls.models.load.language import model_fingerprint
 from grls.models.load.opening import (

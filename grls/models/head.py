@@ -26,7 +26,8 @@ from torch.nn import functional
 
 from grls.data.codec import Codec
 from grls.index.rows import Ints
-from grls.io.files import exclusive, read_count
+from grls.io.files import read_count
+from grls.io.locks import exclusive
 from grls.models.base import Floats
 
 Cut = Callable[[Tensor], Tensor]

@@ -9,27 +9,21 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-from grls.errors import at_least, bounded
+from grls.errors import at_least
 from grls.io.ending import require
 
 
-def check_adapters(rank: int, dropout: float) -> None:
-    at_least(0, lora_rank=rank)
-    bounded("[0, 1)", lora_dropout=dropout)
-
-
-def add_adapters(model: Any, rank: int, dropout: float = 0.0) -> None:
+def add_adapters(model: Any, rank: int) -> None:
     """Add an adapter to every linear layer except the output head, and freeze all other weights, in place.
 
-    Adapters of rank r are scaled by 2, that is, alpha = 2 r. ``dropout`` is the rate at their inputs.
+    Adapters of rank r are scaled by 2, that is, alpha = 2 r.
     """
     at_least(1, lora_rank=rank)
-    bounded("[0, 1)", lora_dropout=dropout)
     require("lora", "LoRA (lora_rank above 0)")
     from peft import LoraConfig, inject_adapter_in_model
 
     config = LoraConfig(
-        r=rank, lora_alpha=2 * rank, lora_dropout=dropout, target_modules="all-linear",
+        r=rank, lora_alpha=2 * rank, target_modules="all-linear",
         task_type="SEQ_2_SEQ_LM" if model.config.is_encoder_decoder else "CAUSAL_LM",
     )  # fmt: skip
     inject_adapter_in_model(config, model)

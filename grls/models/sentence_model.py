@@ -22,7 +22,8 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedToken
 from transformers.modeling_outputs import BaseModelOutput
 
 from grls.errors import ConfigError, DataError
-from grls.io.files import exclusive, read_count, read_json
+from grls.io.files import read_count, read_json
+from grls.io.locks import exclusive
 from grls.models.load.build import TRAINING, encoder_positions
 from grls.models.load.opening import (
     IncompleteError,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from grls.data.codec import special_ids
-from grls.io.files import exclusive
+from grls.io.locks import exclusive
 
 
 def padded(tokenizer: Any, *texts: Sequence[str], **options: Any) -> Any:

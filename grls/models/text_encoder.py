@@ -30,7 +30,8 @@ from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
 from grls.data.evidence import excerpt
 from grls.data.types import Passage
 from grls.errors import ConfigError
-from grls.io.files import atomic_folder, exclusive
+from grls.io.files import atomic_folder
+from grls.io.locks import exclusive
 from grls.io.progress import counted
 from grls.models.load.language import model_fingerprint
 from grls.models.load.opening import write_encoder

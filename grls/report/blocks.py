@@ -20,7 +20,7 @@ from grls.data.dataset import gold_passages
 from grls.data.types import Chain
 from grls.evaluation.evaluate import evaluate_results
 from grls.evaluation.measures import MEASURES, RunDepth, query_values, shared_depth
-from grls.evaluation.metrics.set_f1 import set_scores
+from grls.evaluation.metrics import set_f1
 from grls.report.runs import DataGroup, Entry
 from grls.runs.trec import without_done
 
@@ -288,7 +288,7 @@ class MeasuredGroup(DataGroup):
     def set_f1s(self, run: Measured) -> list[float] | None:
         if run.chains is None:
             return None
-        return [set_scores(ids, gold).f1 for ids, gold in zip(run.chains, self.gold, strict=True)]
+        return [set_f1(ids, gold)["f1"] for ids, gold in zip(run.chains, self.gold, strict=True)]
 
 
 def score_runs(group: DataGroup, ks: Sequence[int], measures: Sequence[str] = MEASURES) -> MeasuredGroup:

@@ -26,8 +26,7 @@ from grls.errors import ConfigError
 from grls.evaluation.evaluate import measure_label
 from grls.evaluation.graph import GraphErrors
 from grls.evaluation.measures import shared_name
-from grls.evaluation.metrics.averages import cutoffs
-from grls.evaluation.metrics.sequence_recall import sequence_recall
+from grls.evaluation.metrics import cutoffs, means, sequence_recall
 from grls.evaluation.misses import KINDS
 from grls.io.files import atomic_file, atomic_folder, refuse_foreign, refuse_unwritable, write_json
 from grls.io.html import document
@@ -378,7 +377,7 @@ def recall_curves(group: MeasuredGroup) -> list[Picture]:
     if not runs:
         return []
     curves = [
-        [*sequence_recall(run.retrieved, group.gold, range(1, min(_DEPTH, run.depth) + 1)).values()]
+        [*means(sequence_recall, run.retrieved, group.gold, ks=range(1, min(_DEPTH, run.depth) + 1)).values()]
         for run in runs
     ]
     with matplotlib.rc_context(_STYLE):

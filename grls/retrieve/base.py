@@ -11,7 +11,6 @@ needs more asks for a capability (``isinstance(retriever, ScoresAll)``), never f
 - :class:`WalksHops`: its hops can be watched, one after the other;
 - :class:`DecodesPassages`: its search can be watched, prefix by prefix;
 - :class:`MatchesWords`: says what each word of a query adds to a score;
-- :class:`EndsRankings`: ends rankings as sets;
 - :class:`ChecksFolder`: its folder has invariants of its own;
 - :class:`Tunable`: tuning changes a part of its fingerprint;
 - :class:`LetsJoin`: its retrievals join a search that runs, as plans of what the decoder is to write.
@@ -45,13 +44,13 @@ AllScores = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Description:
-    """The description of a retriever in manifests and reports.
+    """How manifests and reports describe a retriever.
 
     Args:
         system: Its name in tables: ``generator``, ``biencoder``, ``bm25``, ``hybrid``, ``ensemble``, or the
             kind.
         score_mode: The meaning of its scores.
-        options: Options that its results depend on, beside the fingerprint; JSON values.
+        options: Further options that its results depend on; JSON values.
         label: How it retrieves, in a few words; empty: ``system``.
         stages: The training stages of its model.
         members: The labels of its members.
@@ -88,25 +87,21 @@ class Retriever(Protocol):
         ...
 
     def describe(self) -> Description:
-        """Its description in manifests and reports."""
+        """How manifests and reports describe it."""
         ...
 
     def fingerprint(self) -> str:
-        """Its fingerprint: retrievers of different models, corpora or settings differ."""
+        """Retrievers of different models, corpora or settings have different fingerprints."""
         ...
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
-        """The top-k distinct passages of each query, best first.
+        """The top-k distinct passages of each query, best first; scores never rise along a list.
 
         Args:
             queries: The queries; the result is in the same order.
-            k: Largest number of hits for a query, at least 1. There are fewer hits where fewer passages match
-                the query.
-            allow: The allowed passages: a filter or passage ids for all queries, or one entry for each query
-                (None: no filter). The hits are the top k among the allowed passages.
-
-        Returns:
-            A list for each query. Scores never rise along a list; :meth:`describe` gives their meaning.
+            k: Largest number of hits for a query, at least 1.
+            allow: A filter or passage ids for all queries, or one entry for each query (None: no filter). The
+                hits are the top k among the allowed passages.
         """
         ...
 
@@ -122,20 +117,16 @@ class ScoresAll(Protocol):
 
     @property
     def scores_done(self) -> bool:
-        """Whether it scores DONE as well, as a passage after the last one."""
+        """Whether it also scores DONE, as a passage after the last one."""
         ...
 
     @property
     def least_score(self) -> float:
-        """A passage is a hit if its score is above this (BM25: 0); minus infinity: every passage is a hit."""
+        """Only passages that score above this are hits (BM25: 0)."""
         ...
 
     def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
-        """Prepare the scores of queries.
-
-        Args:
-            queries: The queries.
-            evidence: The evidence of each query so far, in order; empty: none.
+        """Prepare the scores of queries, each given its evidence so far (empty: none).
 
         Returns:
             A function from n numbers of these queries to their scores. It is called for a few queries at a
@@ -145,12 +136,7 @@ class ScoresAll(Protocol):
 
 
 class HopHits(NamedTuple):
-    """The hits of a hop.
-
-    Attributes:
-        hits: Passages, best first, without DONE.
-        done: The score of DONE; None where the retriever does not know DONE.
-    """
+    """Passages, best first, without DONE; and the score of DONE, None where the retriever has none."""
 
     hits: list[Hit]
     done: float | None
@@ -195,13 +181,7 @@ class RetrievesAfter(Protocol):
 
 
 class ChainToContinue(NamedTuple):
-    """A chain so far, for the request of its next hop.
-
-    Attributes:
-        query: Index of its query.
-        passages: Numbers of its passages.
-        hidden: Numbers of passages that may not come next.
-    """
+    """A chain so far: its query's index, its passages, and ``hidden`` passages that may not come next."""
 
     query: int
     passages: tuple[int, ...]
@@ -216,12 +196,12 @@ NextHop = Callable[[Sequence[ChainToContinue], int, int], "list[list[ScoredPassa
 class DecodesHops(Protocol):
     """A retriever that decodes the next passages of chains, with DONE as one of them.
 
-    Whether the scores of its hops add up to those of chains, :func:`has_log_probabilities` says.
+    :func:`has_log_probabilities` tells whether the scores of its hops add up to those of chains.
     """
 
     @property
     def scores_are_log_probabilities(self) -> bool:
-        """Whether scores are log-probabilities of passages and DONE; of a hybrid: if they are normalized."""
+        """Whether scores are log-probabilities of passages and DONE; those of a hybrid are if normalized."""
         ...
 
     @property
@@ -236,7 +216,7 @@ class DecodesHops(Protocol):
 
     @property
     def widest(self) -> int:
-        """Number of passages that a search scores for any k: its beams."""
+        """How many passages a search scores for any k: its beams."""
         ...
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
@@ -263,7 +243,7 @@ class DecodesPassages(Protocol):
         ...
 
     def fingerprint(self) -> str:
-        """Its fingerprint; see :meth:`Retriever.fingerprint`."""
+        """See :meth:`Retriever.fingerprint`."""
         ...
 
 
@@ -287,7 +267,7 @@ class SoFar(NamedTuple):
     Attributes:
         hop: The number of hops so far, from 1.
         last: No further hop follows.
-        chains: Gives the chains of each query so far, best first; a chain that goes on is not ``done``.
+        chains: The chains of each query, best first; a chain that goes on is not ``done``.
     """
 
     hop: int
@@ -309,33 +289,21 @@ class MatchesWords(Protocol):
     """A retriever whose score of a passage is a sum over the words of the query."""
 
     def word_scores(self, text: str, passage: int) -> dict[str, float]:
-        """The part of each word of a query in the score of the passage with this number.
-
-        The words are in their order, each once; 0 for a word that the passage does not hold.
-        """
-        ...
-
-
-@runtime_checkable
-class EndsRankings(Protocol):
-    """A retriever that ends rankings as sets, and keeps the scores of the ranking."""
-
-    def retrieve_sets(self, queries: Sequence[Query], allow: Allow = None) -> list[tuple[list[Hit], Chain]]:
-        """The ranking of each query up to its end, as hits and as a chain."""
+        """What each word of a query, in order and once, adds to the score of the passage with this number."""
         ...
 
 
 @runtime_checkable
 class Tunable(Protocol):
-    """A retriever with tuned options (weights, biases, cuts) in its fingerprint."""
+    """A retriever with tuned options (weights, biases) in its fingerprint."""
 
     def untuned(self) -> str:
-        """The fingerprint without tuned options: that of its models and members."""
+        """The fingerprint without tuned options."""
         ...
 
 
 def untuned_fingerprint(retriever: Retriever) -> str:
-    """The fingerprint of a retriever without the options that tuning changes."""
+    """See :class:`Tunable`."""
     return retriever.untuned() if isinstance(retriever, Tunable) else retriever.fingerprint()
 
 
@@ -369,7 +337,7 @@ def single_steps(retriever: Retriever) -> Retriever:
 
 
 def no_beam(retriever: Retriever) -> str | None:
-    """The reason why the search of a retriever has no beam to show; None if it has a beam."""
+    """Why the search of a retriever has no beam to show; None if it has one."""
     inner = single_steps(retriever)
     if not isinstance(inner, DecodesPassages):
         return f"this retriever ({inner.kind}) ranks passages as a whole; it decodes no tokens."
@@ -379,14 +347,8 @@ def no_beam(retriever: Retriever) -> str | None:
 
 
 class Decoding(NamedTuple):
-    """A request of a plan to the decoder.
-
-    Attributes:
-        query: The query.
-        passages: Numbers of the evidence so far.
-        hidden: Numbers of passages that may not come next.
-        k: Largest number of passages, DONE included.
-        allow: The filter.
+    """A plan asks the decoder for at most k passages (DONE included) after the evidence ``passages``;
+    ``hidden`` passages may not come next.
     """
 
     query: Query
@@ -407,12 +369,7 @@ decode with the same retriever of single steps, so requests in different hops sh
 
 
 class JoiningPlan(NamedTuple):
-    """A retrieval that joins a search.
-
-    Attributes:
-        plan: The retrieval.
-        owner: The key by which the source knows it.
-    """
+    """A retrieval that joins a search, and the key by which its source knows it."""
 
     plan: Plan[Any]
     owner: Any
@@ -422,7 +379,7 @@ class PlanSource(Protocol):
     """Where retrievals come from while a search runs, and where their results go."""
 
     def waiting(self) -> int:
-        """The number of retrievals that may join now; 0: none waits, or the source has ended."""
+        """How many retrievals may join now; 0: none waits, or the source has ended."""
         ...
 
     def take(self, count: int) -> Sequence[JoiningPlan]:
@@ -434,11 +391,11 @@ class PlanSource(Protocol):
         ...
 
     def answer(self, owner: Any, result: Any) -> None:
-        """Take the result of a retrieval."""
+        """Give back the result of a retrieval."""
         ...
 
     def fail(self, owner: Any, error: Exception) -> None:
-        """Take the error of a retrieval."""
+        """Give back the error of a retrieval."""
         ...
 
 
@@ -452,7 +409,7 @@ class RunsPlans(Protocol):
         ...
 
     def run_plans(self, source: PlanSource) -> None:
-        """Do the retrievals of a source until none is left."""
+        """Run the retrievals of a source until none is left."""
         ...
 
 
@@ -467,7 +424,7 @@ class LetsJoin(Protocol):
 
     @property
     def runner(self) -> RunsPlans | None:
-        """The retriever whose search they join; None: no retrieval can join."""
+        """The retriever whose search its retrievals join; None: they cannot join one."""
         ...
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
@@ -485,5 +442,5 @@ class PlansWalks(LetsJoin, Protocol):
 
 
 def runner_of(retriever: object) -> RunsPlans | None:
-    """The retriever whose search the retrievals of a retriever join; None: they cannot join."""
+    """The retriever whose search its retrievals can join; None: there is none."""
     return retriever.runner if isinstance(retriever, LetsJoin) else None

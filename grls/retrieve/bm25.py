@@ -1,12 +1,12 @@
 """BM25 over a corpus, with bm25s: the baseline without training.
 
-A passage is indexed by its title and text. Splitting texts into words: :class:`grls.data.words.Analyzer`. The
-index is in memory and is built from the corpus at each opening; it is not saved.
+A passage is indexed by its title and text. The index is in memory and is built from the corpus at each
+opening.
 
 Words of one letter and signs (``R``, ``c++``, an emoji) have an index of their own; its scores are added. So
-initials and the like make no passage longer, and a query without such words has the scores of bm25s over the
-other words. That index has no length normalization: most passages have no such word, so a mean length over
-them says nothing. A query of function words alone is searched as if the analyzer kept them.
+initials make no passage longer, and a query without such words has the scores of bm25s over the other words.
+That index has no length normalization: most passages have no such word, so a mean length over them says
+nothing. A query of function words alone is searched as if the analyzer kept them.
 """
 
 from __future__ import annotations
@@ -60,19 +60,15 @@ _LEAST = float(np.finfo(np.float32).tiny)
 class BM25Retriever:
     """Ranks passages by BM25; among equal scores, the first passage of the corpus wins.
 
-    A passage without a common word has the score 0 and is no hit; any common word adds more than 0.
+    A passage without a common word has the score 0 and is no hit; any common word adds more than 0. At least
+    one passage must have a word to index.
 
     Args:
         corpus: The passages.
-        k1: See :class:`~grls.retrieve.bm25_options.BM25Options`, like the next two.
+        k1: See :class:`~grls.retrieve.bm25_options.BM25Options`, like ``b`` and ``method``.
         b: Length normalization.
         method: The variant of BM25.
         analyzer: Splits texts into words; None: the analyzer of the language guessed from the passages.
-
-    Raises:
-        ConfigError: ``k1`` or ``b`` is out of range, there is no such variant, or an option of the analyzer
-            is invalid.
-        DataError: The corpus is empty, or no passage has a word to index.
     """
 
     kind = "bm25"
@@ -120,11 +116,10 @@ class BM25Retriever:
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
-        """Open a folder, or BM25 that is embedded in another; see :func:`load_retriever`.
+        """Open a folder, or BM25 that is embedded in another.
 
         ``corpus`` names the folder of the passages; without it they are in the folder itself, or are those of
-        the retriever around it. The language of the analyzer is the stored one, and English where a file
-        written by hand has none.
+        the retriever around it. A file written by hand may have no language: English.
         """
         file = folder / MANIFEST
         check_fields(spec, (), ("corpus", "analyzer", "k1", "b", "method", *CORPUS_FIELDS), file)
@@ -154,7 +149,7 @@ class BM25Retriever:
 
     @staticmethod
     def shared_by(folder: Path, spec: dict[str, Any], opening: Opening) -> Hashable | None:
-        """See :mod:`grls.retrieve.registry`: it is shared over the passages of the retriever around it."""
+        """It is shared over the passages of the retriever around it."""
         if opening.corpus is None or spec.get("corpus") is not None or _has_passages(folder, opening):
             return None
         names = ("analyzer", "k1", "b", "method")
@@ -162,11 +157,10 @@ class BM25Retriever:
         return parameters, opening.corpus.fingerprint, opening.corpus.metadata_fingerprint
 
     def reopened(self, folder: Path, opening: Opening) -> Self:
-        """See :mod:`grls.retrieve.registry`: it has no options of search."""
         return self
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write a folder with the passages and the analyzer; the index is built at each opening."""
+        """Write a folder; the index is built again at each opening."""
         content = {**recorded(self.options), "analyzer": recorded(self.analyzer)}
         with atomic_folder(folder, MANIFEST) as new:
             self.corpus.write(corpus_file(new))
@@ -199,21 +193,17 @@ class BM25Retriever:
         return rankings
 
     def describe(self) -> Description:
-        """Its description in manifests and reports."""
         options = recorded(self.options)
         if settings := self.analyzer.settings():
             options["analyzer"] = settings
         return Description("bm25", "bm25", options)
 
     def fingerprint(self) -> str:
-        """Fingerprint of the corpus, the parameters and the analyzer."""
         options = self.describe().options
         return f"bm25 {self.corpus.fingerprint}{f' {json.dumps(options)}' if options else ''}"
 
     def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
-        """BM25 scores of all passages, with evidence appended to the query; see
-        :class:`~grls.retrieve.base.ScoresAll`.
-        """
+        """BM25 scores of all passages, with evidence appended to the query."""
         evidence = evidence or [()] * len(queries)
         texts = [
             with_evidence_text(query, passages) for query, passages in zip(queries, evidence, strict=True)
@@ -234,12 +224,10 @@ class BM25Retriever:
         return scores
 
     def word_scores(self, text: str, passage: int) -> dict[str, float]:
-        """What each word adds to a score; see :class:`~grls.retrieve.base.MatchesWords`."""
         index, words = self._of_query(text)
         return {word: float(index._scores([word])[passage]) * times for word, times in Counter(words).items()}
 
     def _scores(self, words: list[str]) -> npt.NDArray[np.float32]:
-        """The scores of all passages, ``[passages]``."""
         scores = np.zeros(len(self.corpus), dtype=np.float32)
         for index in self._indexes:
             if known := [word for word in words if word in index.vocab_dict]:
@@ -247,10 +235,7 @@ class BM25Retriever:
         return scores
 
     def _asked(self, texts: Sequence[str]) -> Iterator[tuple[BM25Retriever, list[str]]]:
-        """:meth:`_of_query` of each text.
-
-        Warns if most queries so far have no word of any passage; again after ten times as many queries.
-        """
+        """Warns if most queries have no word of any passage."""
         for text in texts:
             index, words = self._of_query(text)
             self._searched += 1
@@ -276,5 +261,4 @@ class BM25Retriever:
 
 
 def _has_passages(folder: Path, opening: Opening) -> bool:
-    """Whether a folder holds the passages; an embedded BM25 takes those of the retriever around it."""
     return corpus_file(folder).is_file() and (opening.corpus is None or folder.resolve() in opening.within)

@@ -1,9 +1,8 @@
 """Building a retriever folder of any kind from a model and a corpus.
 
 A kind that can be built has a classmethod ``build(model, corpus, building)``, which writes the folder and
-returns a line about it; ``built_by_workers`` says that it uses :attr:`Building.workers`. A kind may also have
-``recognises(model)``: whether a model is of this kind, for ``auto``. A model that no kind recognises is
-generative.
+returns a line about it; ``built_by_workers`` says that it uses :attr:`Building.workers`. It may also have
+``recognises(model)``, by which ``auto`` chooses; a model that no kind recognises is generative.
 """
 
 from __future__ import annotations
@@ -39,14 +38,11 @@ class Building:
     """Options of building a folder.
 
     Args:
-        output: The folder; an earlier one there is replaced.
+        output: An earlier folder there is replaced.
         kind: The kind, or one of :data:`VARIANTS`.
-        index: Options of the index of a generator.
-        limits: Length limits of texts.
         batch_size: Passages encoded together.
-        device: Device of the encoder.
-        similarity: The similarity of a bi-encoder; None: that of its model.
-        workers: Workers that share the work; None: this process does it alone.
+        device: Where passages are encoded.
+        similarity: That of a bi-encoder; None: as its model says.
     """
 
     output: str
@@ -59,13 +55,7 @@ class Building:
     workers: Workers | None = None
 
     def refuse_unused(self, called: str, unused: Collection[str], remedy: str = "") -> None:
-        """Refuse options that have no effect on a kind.
-
-        Args:
-            called: The name of the kind in the error: "a bi-encoder".
-            unused: Names of the options, such as ``limits.query``.
-            remedy: A remedy in place of leaving the option out.
-        """
+        """Refuse options that have no effect on a kind, which the error calls "a bi-encoder" or so."""
         usual = Building(self.output, self.kind)
         for name in unused:
             value = attrgetter(name)
@@ -76,10 +66,7 @@ class Building:
 def build(model: str, corpus: str, building: Building) -> str:
     """Build a retriever folder, and return a line about it.
 
-    Args:
-        model: A folder that a training wrote, or a hub name.
-        corpus: ``corpus.jsonl``, or the folder that holds it.
-        building: The options; ``kind`` may be :data:`AUTO`, which is the kind that recognises the model.
+    ``model`` is a folder that a training wrote, or a hub name; ``corpus`` a ``corpus.jsonl``, or its folder.
     """
     load_plugins()
     check_backend(building.index.backend)

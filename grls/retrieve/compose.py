@@ -1,131 +1,252 @@
-"""Folders of composite retrievers, written from the folders of their members.
+"""Composites: made in memory, of retrievers at hand or of their folders, and written to folders.
 
-Each function writes one kind, after opening it as a test, and returns the retriever. A member is the folder
-of a retriever, or ``bm25`` over the corpus at hand.
+A specification says what a composite is made of, and :func:`compose` opens it::
+
+    hops = compose(hops_of(Part(dense), HopOptions(steps="ranked")))
+    hops.retriever.retrieve(["where was the director born?"], 5)
+    write(hops, "runs/hops")
+
+A member is a :class:`~grls.retrieve.spec.Part`, the path of a folder, or ``bm25`` over the corpus at hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from grls.errors import ConfigError
-from grls.retrieve.base import Retriever
-from grls.retrieve.fusion.retriever import Fusion
-from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
-from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
-from grls.retrieve.registry import BM25, Opening, create
-from grls.retrieve.rescored.options import Rereading
-from grls.retrieve.spec import Member, named_from, recorded
+from grls.data.corpus import corpus_file
+from grls.data.inputs.tables import json_value
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.io.files import atomic_folder, is_temporary, refuse_foreign
+from grls.models.load.opening import refuse_missing_folder
+from grls.retrieve.registry import Opening, member_keys, open_spec, with_languages
+from grls.retrieve.spec import (
+    CHECKSUMS,
+    FORMAT,
+    MANIFEST,
+    Member,
+    Part,
+    folder_name,
+    followed,
+    is_retriever,
+    member_path,
+    own_sum,
+    read_spec,
+    recorded,
+    refuse_broken_seal,
+    relative,
+    write_manifest,
+)
 
-Named = str | Path
-"""The folder of a member, or ``bm25``."""
+if TYPE_CHECKING:
+    from grls.retrieve.fusion.retriever import Fusion
+    from grls.retrieve.hops.options import HopOptions
+    from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
+    from grls.retrieve.rescored.options import Rereading
 
-_FUSION, _PRIORS = Fusion(), PriorOptions()
-
-
-def _member(member: Named | dict[str, Any], output: Named) -> Member:
-    """A member as ``grls.json`` holds it: ``bm25``, a relative path, or its specification."""
-    bm25 = str(member) == BM25 and not Path(BM25).is_dir()
-    return BM25 if bm25 else named_from(output, member)
+MEMBERS = "members"
+"""The folder of the members in a self-contained copy."""
 
 
-def compose_hybrid(
-    output: Named,
-    generator: Named,
-    priors: Sequence[PriorSpec],
-    options: PriorOptions = _PRIORS,
-    search: SearchOptions = USUAL_SEARCH,
-    opening: Opening | None = None,
-) -> Retriever:
-    """Write a generator with priors that look ahead.
-
-    An earlier retriever in ``output`` is replaced. ``search``: options of decoding; the folder stores what
-    differs from their defaults. ``opening``: options of opening members.
-    """
+def hybrid_of(generator: Member, priors: Sequence[PriorSpec], options: PriorOptions) -> dict[str, Any]:
+    """A generator with priors that look ahead."""
     if not priors and not options.empty_weight:
         raise ConfigError("no prior is given: name a retriever that looks ahead, or set empty_weight.")
-    named = [recorded(prior) | {"retriever": _member(prior.retriever, output)} for prior in priors]
-    content = {"generator": _member(generator, output), "priors": named, **recorded(options)}
-    return _create(output, "hybrid", content, search, opening)
+    named = [recorded(prior) for prior in priors]
+    return {"kind": "hybrid", "generator": generator, "priors": named, **recorded(options)}
 
 
-def compose_hops(
-    output: Named,
-    retriever: Named,
-    hops: HopOptions,
-    search: SearchOptions = USUAL_SEARCH,
-    opening: Opening | None = None,
-) -> Retriever:
-    """Write a retriever that retrieves hop by hop with another one; see :func:`compose_hybrid`."""
-    content = {"retriever": _member(retriever, output), "hops": recorded(hops)}
-    return _create(output, "hops", content, search, opening)
+def hops_of(retriever: Member, hops: HopOptions) -> dict[str, Any]:
+    """A retriever that retrieves hop by hop with another one."""
+    return {"kind": "hops", "retriever": retriever, "hops": recorded(hops)}
 
 
-def compose_fusion(
-    output: Named,
-    members: Sequence[Named],
-    fusion: Fusion = _FUSION,
-    depth: int | None = None,
-    length: str | int = "mean",
-    search: SearchOptions = USUAL_SEARCH,
-    opening: Opening | None = None,
-) -> Retriever:
-    """Write a fusion of several retrievers over one corpus.
+def fusion_of(
+    members: Sequence[Member], fusion: Fusion, depth: int | None = None, length: str | int = "mean"
+) -> dict[str, Any]:
+    """A fusion of several retrievers over one corpus."""
+    spec = {"kind": "fusion", "members": list(members), **recorded(fusion)}
+    spec |= {} if depth is None else {"depth": depth}
+    return spec | ({} if length == "mean" else {"length": length})
 
-    See :func:`compose_hybrid` for ``output``, ``search`` and ``opening``, and
-    :class:`~grls.retrieve.fusion.retriever.FusionRetriever` for the options.
+
+def rescored_of(retriever: Member, model: str, rereading: Rereading) -> dict[str, Any]:
+    """A retriever whose best passages a cross-encoder, a folder or hub name, rescores."""
+    refuse_missing_folder(model)
+    path = Path(model).expanduser()
+    named = str(path) if path.is_dir() else model
+    weight = {} if rereading.weight is None else {"weight": rereading.weight}
+    return {
+        "kind": "rescored", "retriever": retriever, "model": named, "passages": rereading.passages, **weight,
+    }  # fmt: skip
+
+
+def compose(spec: dict[str, Any], opening: Opening | None = None, call: str = "") -> Part:
+    """The composite of a specification, in memory.
+
+    Members at hand are used as they are, and those that are named by their folders are opened. Errors begin
+    with the ``call``.
     """
-    content: dict[str, Any] = {"members": [_member(member, output) for member in members], **recorded(fusion)}
-    content |= {} if depth is None else {"depth": depth}
-    content |= {} if length == "mean" else {"length": length}
-    return _create(output, "fusion", content, search, opening)
+    here, opening = Path(), replace(opening or Opening(), opened={}, numbers=count())
+    draft = with_languages(spec, here)
+    try:
+        retriever: Any = open_spec(here, draft, opening)
+        complete = with_languages(spec, here, retriever.corpus)
+        if complete != draft:
+            retriever = open_spec(here, complete, opening)
+    except (ConfigError, DataError, MismatchError) as error:
+        text = error.text.removeprefix(f"{MANIFEST}: ")  # there is no such file
+        raise type(error)(f"{call}: {text}" if call else text) from error
+    if hasattr(retriever, "sums"):
+        complete |= retriever.sums()
+    return Part(retriever, None, {"format": FORMAT, **_with_full_paths(complete)})
 
 
-def compose_rescored(
-    output: Named,
-    retriever: Named,
-    model: Named,
-    rereading: Rereading,
-    search: SearchOptions = USUAL_SEARCH,
-    opening: Opening | None = None,
-) -> Retriever:
-    """Write a retriever whose best passages a cross-encoder rescores; see :func:`compose_hybrid`.
+def _with_full_paths(spec: dict[str, Any]) -> dict[str, Any]:
+    for holder, key in member_keys(spec):
+        if isinstance(holder[key], dict):
+            _with_full_paths(holder[key])
+        elif isinstance(holder[key], str) and Path(holder[key]).exists():
+            holder[key] = str(Path(holder[key]).absolute())
+    return spec
 
-    ``model`` is the folder or hub name of the cross-encoder; the folder names it and holds no copy.
+
+def write(retriever: Part | str | Path, output: str | os.PathLike[str], link: bool = False) -> None:
+    """Write a retriever to a folder, atomically, with its members inside.
+
+    Args:
+        retriever: The retriever, or its folder; of a link, the folder that it leads to.
+        output: The folder; an earlier retriever there is replaced. It may be the retriever's own.
+        link: Name the folders of members that outlive the written one, instead of copying them.
     """
-    from grls.retrieve.rescored.retriever import RescoredRetriever, named_model
-
-    content: dict[str, Any] = {"retriever": _member(retriever, output)}
-    content |= {"model": named_model(str(model), output), "passages": rereading.passages}
-    content |= {} if rereading.weight is None else {"weight": rereading.weight}
-
-    def fingerprint(rescored: RescoredRetriever) -> dict[str, str]:
-        return {"fingerprint": rescored.encoder.fingerprint()}
-
-    return _create(output, "rescored", content, search, opening, fingerprint)
+    root = retriever
+    if not isinstance(root, Part) or root.folder is not None:
+        root = followed(root.folder if isinstance(root, Part) else root)
+        read_spec(root)
+    place = Path(output)
+    refuse_foreign(place, MANIFEST)
+    with atomic_folder(place, MANIFEST) as new:
+        write_into(new, root, place, link)
 
 
-def compose_cut(
-    output: Named,
-    retriever: Named,
-    depth: int,
-    search: SearchOptions = USUAL_SEARCH,
-    opening: Opening | None = None,
-) -> Retriever:
-    """Write a retriever that ends the rankings of another one, once tuned; see :func:`compose_hybrid`."""
-    return _create(output, "cut", {"retriever": _member(retriever, output), "depth": depth}, search, opening)
+def write_into(
+    new: Path, root: Part | Path, output: str | Path, link: bool = False
+) -> dict[Part | Path, str]:
+    """:func:`write` into an empty folder.
+
+    Each folder that the retriever names is copied once, into ``members/NAME``. Models that are named by
+    their hub names stay named.
+
+    Args:
+        new: The empty folder.
+        root: The retriever in memory, or its folder, which is no link.
+        output: The final path.
+        link: See :func:`write`.
+
+    Returns:
+        The folders that are copied -> the paths of their copies in ``new``.
+    """
+    output = Path(output).resolve()
+    if isinstance(root, Path):
+        root = root.resolve()
+        if output in root.parents:
+            raise ConfigError(f"{output} holds {root}, which would be lost: choose another place.")
+    copies: dict[Part | Path, str] = {root: "."}
+
+    def copy(source: Part | Path, target: str) -> None:
+        """Copy a retriever, with all members."""
+        if isinstance(source, Path):
+            _copy_files(source, new / target)
+            spec = read_spec(source)
+            refuse_broken_seal(source)
+        elif source.spec is None:
+            cast(Any, source.retriever).save_pretrained(new / target)
+            return
+        else:
+            (new / target).mkdir(parents=True, exist_ok=True)
+            spec = source.spec
+        moved = with_copies(spec, source, target)
+        if moved != spec and "sha256" in spec:
+            moved["sha256"] = own_sum(moved)
+        write_manifest(new / target, json.loads(json.dumps(moved, default=json_value)))
+
+    def with_copies(spec: dict[str, Any], source: Part | Path, target: str) -> dict[str, Any]:
+        """A specification whose paths lead to the copies."""
+        moved = deepcopy(spec)
+        for holder, key in member_keys(moved):
+            member = holder[key]
+            if isinstance(member, dict):
+                holder[key] = with_copies(member, source, target)
+            elif isinstance(member, Part) and member.folder is None:
+                holder[key] = relative(new / copied(member), new / target)
+            elif (path := path_of(member, source)) is not None:
+                real = path.resolve()
+                inside = isinstance(source, Path) and real.is_relative_to(source)
+                if inside and not real.is_relative_to(source / MEMBERS) and not is_retriever(real):
+                    continue  # it is copied with the files of the folder
+                if link and (is_temporary(output) or not is_temporary(real)):
+                    refuse_lost(real)
+                    holder[key] = relative(path, output / target)
+                else:
+                    holder[key] = relative(new / copied(path), new / target)
+        return moved
+
+    def path_of(member: Any, source: Part | Path) -> Path | None:
+        """The path of a member; None: it is the name of a model, or ``bm25``."""
+        if isinstance(member, Part):
+            return member.folder
+        path = member_path(member, source if isinstance(source, Path) else Path("/"))
+        return path if path.exists() else None
+
+    def refuse_lost(source: Path) -> None:
+        if output == source or (output in source.parents and output != root):
+            raise ConfigError(
+                f"{output} is or holds {source}, a member of the retriever, which would be lost: choose "
+                "another place."
+            )
+
+    def copied(place: Part | Path) -> str:
+        """The path of the copy of a retriever, model or corpus, which is copied once."""
+        source = followed(place).resolve() if isinstance(place, Path) else place
+        if source in copies:
+            return copies[source]
+        if isinstance(source, Path):
+            refuse_lost(source)
+        name = folder_name(source) if isinstance(source, Path) else source.name
+        taken = {target.lower() for target in copies.values()}
+        target, number = f"{MEMBERS}/{name}", 1
+        while target.lower() in taken:
+            number += 1
+            target = f"{MEMBERS}/{name}-{number}"
+        copies[source] = target
+        if isinstance(source, Part) or is_retriever(source):
+            copy(source, target)
+        elif corpus_file(source).is_file():  # of a data set, the corpus alone
+            (new / target).mkdir(parents=True)
+            shutil.copyfile(corpus_file(source), corpus_file(new / target))
+        else:
+            _copy_files(source, new / target)
+        return target
+
+    copy(root, ".")
+    return copies
 
 
-def _create(
-    output: Named,
-    kind: str,
-    content: dict[str, Any],
-    search: SearchOptions,
-    opening: Opening | None,
-    more: Callable[[Any], Mapping[str, Any]] | None = None,
-) -> Retriever:
-    content |= {"search": stored} if (stored := recorded(search)) else {}
-    return create(output, kind, content, opening, more)
+def _copy_files(source: Path, target: Path) -> None:
+    """Copy a folder without its manifest, checksums, members and hidden files; links are followed."""
+    target.mkdir(parents=True, exist_ok=True)
+    for entry in sorted(source.iterdir()):
+        if entry.name in (MANIFEST, CHECKSUMS) or entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            if entry.name != MEMBERS and not is_retriever(entry):
+                shutil.copytree(entry, target / entry.name, ignore=shutil.ignore_patterns(".*"))
+        else:
+            shutil.copyfile(entry, target / entry.name)

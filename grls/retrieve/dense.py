@@ -4,14 +4,13 @@ Legend: N passages, d embedding dimension, Q queries, R rows that are searched, 
 
 The model is a bi-encoder (:mod:`grls.models.biencoder`). Passages are ranked by their similarity to the
 query: the inner product, the cosine, or a distance. DONE is embedded like a passage, as row N: it never is
-a hit, but multi-step retrieval gets its score. The folder keeps the embeddings ``[N + 1, d]`` as
+a hit, but multi-step retrieval gets its score. The folder holds the embeddings ``[N + 1, d]`` in
 ``embeddings.npy``, memory-mapped.
 
-:func:`top_k` finds the rows of largest similarity, in blocks. faiss finds candidates in single precision
-(with the kernel of its ``IndexFlatIP``, without the copy of an index): only a block of rows is scored at a
-time. The last bits of its scores depend on the number of queries, and its order of ties is arbitrary. So
-all candidates that could belong among the k best are scored again in double precision: equal rows get equal
-scores, in the order of their numbers. Distances are computed in double precision at once.
+:func:`top_k` lets faiss find candidates in single precision, a block of rows at a time. The last bits of its
+scores depend on the number of queries, and its order of ties is arbitrary. So all candidates that could
+belong among the k best are scored again in double precision: equal rows get equal scores, in the order of
+their numbers. Distances are computed in double precision at once.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from grls.data.types import Passage, Query
 from grls.errors import DataError, MismatchError
 from grls.index.array import map_array
 from grls.index.external_sort import GrowingArray
-from grls.io.files import PartTimer, report_step
 from grls.io.progress import counted
+from grls.io.timing import PartTimer, report_step
 from grls.models.base import Floats
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel, Matrix
 from grls.models.load.opening import PACKAGED_ENCODER
@@ -71,13 +70,11 @@ class DenseRetriever(EncodedRetriever):
 
     @property
     def learned_done(self) -> bool | None:
-        """Whether the model has learned when DONE follows; None: not known."""
         learned: bool | None = self.encoder.learned_done
         return learned
 
     @property
     def scores_done(self) -> bool:
-        """Whether DONE is scored: where the model was trained to."""
         return self.learned_done is True
 
     @property
@@ -88,7 +85,6 @@ class DenseRetriever(EncodedRetriever):
 
     @staticmethod
     def check_rows(rows: Matrix, count: int, dimension: int) -> None:
-        """Check the embeddings ``[count, d]``."""
         if rows.shape != (count, dimension):
             raise MismatchError(
                 f"expected embeddings of {counted(count - 1, 'passage')} and DONE, {(count, dimension)}, got "
@@ -99,12 +95,10 @@ class DenseRetriever(EncodedRetriever):
 
     @staticmethod
     def concatenated(parts: list[Matrix]) -> Matrix:
-        """The embeddings of all parts."""
         return np.concatenate(parts)
 
     @staticmethod
     def write(parts: Parts, file: Path) -> None:
-        """Write embeddings as ``.npy``."""
         columns = next(iter(parts())).shape[1]
         with GrowingArray(file, np.float32, columns) as growing:
             for part in parts():
@@ -113,11 +107,7 @@ class DenseRetriever(EncodedRetriever):
 
     @staticmethod
     def read(file: Path, passages: int, dimension: int) -> Matrix:
-        """The embeddings of a file; those of a larger file are memory-mapped.
-
-        Raises:
-            DataError: The file is damaged.
-        """
+        """Larger files are memory-mapped."""
         try:
             mapped: Matrix = map_array(file)
         except ValueError as error:
@@ -125,13 +115,12 @@ class DenseRetriever(EncodedRetriever):
         return mapped
 
     def taken(self, numbers: Numbers) -> Matrix:
-        """The embeddings of some passages; N is the number of DONE."""
+        """The number of DONE is N."""
         rows: Matrix = self.rows[numbers]
         return rows
 
     @staticmethod
     def size(rows: Matrix, passages: int) -> str:
-        """The dimension, and bytes."""
         dimensions = counted(rows.shape[1], "dimension")
         return f" and DONE, {dimensions}, embeddings {rows.nbytes / 2**20:.1f} MiB"
 
@@ -142,7 +131,6 @@ class DenseRetriever(EncodedRetriever):
 
     @classmethod
     def loading(cls, building: Building) -> dict[str, Any]:
-        """Kind and similarity of the bi-encoder."""
         return {"kind": "st5" if building.kind == "st5" else "auto", "similarity": building.similarity}
 
     def retrieve_hop(
@@ -159,7 +147,7 @@ class DenseRetriever(EncodedRetriever):
         return [HopHits(hits, score) for hits, score in zip(rankings, done, strict=True)]
 
     def encode(self, texts: Sequence[str]) -> Matrix:
-        """The embeddings ``[Q, d]`` of the texts of queries."""
+        """``[Q, d]``."""
         with PartTimer("encoder"):
             vectors: Matrix = self.encoder.encode(texts, "query", self.batch_size, self.progress or None)
         return vectors
@@ -167,7 +155,6 @@ class DenseRetriever(EncodedRetriever):
     def best(
         self, encoded: Matrix, queries: Sequence[int], k: int, among: Numbers | None
     ) -> list[tuple[Numbers, Floats]]:
-        """The k nearest passages of each query; see :class:`EncodedRetriever`."""
         similarity = self.encoder.similarity
         return top_k(encoded[queries], self.rows[:-1], k, among=among, similarity=similarity)
 
@@ -230,7 +217,7 @@ def top_k(
 
 
 def similarities(query: Matrix, rows: Matrix, similarity: str = "dot") -> Scores:
-    """Similarities ``[n]`` of a query ``[d]`` to rows ``[n, d]``, the same for equal rows (:func:`top_k`)."""
+    """Similarities ``[n]`` of a query ``[d]`` to rows ``[n, d]``, the same for equal rows."""
     if similarity in _DISTANCES:
         distances: Scores = _distances(query[None], rows, similarity)[0]
         return distances

@@ -39,8 +39,9 @@ from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index.array import CHECKED_BYTES, chosen_verify
 from grls.index.build import refuse_unindexable
 from grls.index.rows import Array
-from grls.io.files import PartTimer, atomic_folder, note_mapped, report_step, sha256, temporary
+from grls.io.files import atomic_folder, note_mapped, sha256, temporary
 from grls.io.progress import Progress, counted
+from grls.io.timing import PartTimer, report_step
 from grls.models.base import Floats
 from grls.models.load.opening import refuse_other_settings, settings_in
 from grls.models.sentence_model import COSINE, DOT, library_type

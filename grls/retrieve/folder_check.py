@@ -1,8 +1,7 @@
-"""Checks every invariant of a retriever or index folder, its members included, and reports each.
+"""Checks every invariant of a retriever or index folder and of its members, and reports each.
 
-For all kinds: the checksums of ``checksums.json``, the manifest, the passages, the members, that the folder
-opens with all checksums compared, and that it answers. A kind may have invariants of its own
-(:class:`ChecksFolder`).
+For all kinds: checksums, manifest, passages, members, and whether the folder opens and answers. A kind may
+add its own (:class:`ChecksFolder`).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.inputs.arguments import checked
 from grls.errors import DataError, MismatchError
-from grls.index.corpus_check import PartCheck, attempt, check_index
+from grls.index.index_check import PartCheck, attempt, check_index
 from grls.index.storage import MANIFEST as INDEX
 from grls.io.option_errors import visible
 from grls.io.progress import counted
@@ -42,19 +41,13 @@ _QUERIES, _DEPTH = 3, 5
 
 
 class FolderCheck(NamedTuple):
-    """The report on a folder.
-
-    Attributes:
-        folder: The folder.
-        parts: All checks, those of members after those of the folder that names them.
-    """
+    """The checks of a folder, then those of its members."""
 
     folder: Path
     parts: list[PartCheck]
 
     @property
     def faults(self) -> list[str]:
-        """The faults, a text for each broken check."""
         return [part.fault for part in self.parts if part.fault]
 
 
@@ -63,10 +56,6 @@ def check_folder(folder: str | Path, device: Device = "cpu") -> FolderCheck:
     """Check all invariants of a retriever folder of any kind, or of the folder of an index.
 
     Every byte is read, every model is loaded, and what can be computed again is compared with the files.
-
-    Args:
-        folder: The folder.
-        device: Where models are loaded.
     """
     path = Path(folder)
     if is_retriever(path):
@@ -81,7 +70,7 @@ def check_folder(folder: str | Path, device: Device = "cpu") -> FolderCheck:
 
 
 def format_folder_check(report: FolderCheck) -> str:
-    """The report as text: a line for each check, and the fault below a broken one."""
+    """A line for each check, and the fault below a broken one."""
     lines = []
     for part in report.parts:
         lines.append(f"{'BROKEN' if part.fault else 'ok':<7} {part.what:<52} {part.file}")
@@ -93,7 +82,7 @@ def format_folder_check(report: FolderCheck) -> str:
 
 
 def _checks(folder: Path, opening: Opening, seen: set[Path]) -> Iterator[PartCheck]:
-    """All checks of a folder and of its members, except folders in ``seen``."""
+    """Of a folder and its members; those in ``seen`` are skipped."""
     if folder.resolve() in seen:
         return
     seen.add(folder.resolve())
@@ -130,7 +119,7 @@ def _checks(folder: Path, opening: Opening, seen: set[Path]) -> Iterator[PartChe
 
 
 def _members(spec: dict[str, Any], folder: Path) -> Iterator[Path]:
-    """The retriever folders that a specification names, and those of the specifications embedded in it."""
+    """The retriever folders that a specification names, also within specifications embedded in it."""
     try:
         slots = list(member_slots(spec, ["retriever"]) if spec.get("kind") == LINK else member_keys(spec))
     except DataError:  # the check of the manifest names the fault
@@ -144,7 +133,6 @@ def _members(spec: dict[str, Any], folder: Path) -> Iterator[Path]:
 
 
 def _check_answers(retriever: Retriever, folder: Path) -> None:
-    """Retrieve with the texts of a few passages, and check the form of the hits."""
     corpus = retriever.corpus
     numbers = sorted({0, len(corpus) // 2, len(corpus) - 1})[:_QUERIES]
     queries = []

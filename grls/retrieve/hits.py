@@ -1,8 +1,8 @@
-"""The hits of a search, by whatever kind of retriever: those of its best chain, or else of its ranking."""
+"""The hits of a search by any kind of retriever: those of its best chain, or else of its ranking."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import TypeGuard, cast
 
@@ -16,7 +16,7 @@ from grls.runs.trec import falling
 def numbered_hits(chain: Chain) -> list[Hit]:
     """The passages of a chain, each with its hop; a passage that two hops found stands there twice.
 
-    Scores are those of :func:`~grls.runs.trec.chain_ranking`: falling sums of the scores of the hops so far.
+    Scores are falling sums, as of :func:`~grls.runs.trec.chain_ranking`.
     """
     scores = falling(list(accumulate(hit.score for hit in chain.hits)))
     hops = enumerate(zip(chain.hits, scores, strict=True), 1)
@@ -26,30 +26,19 @@ def numbered_hits(chain: Chain) -> list[Hit]:
 def search_hits(
     retriever: Retriever, queries: Sequence[Query | str], k: int, allow: Allow = None
 ) -> list[list[Hit]]:
-    """The result of a search for each query: at most k passages of the best chain, or else of the ranking."""
+    """For each query, at most k passages of the best chain, or else of the ranking."""
     if not returns_chain(retriever):
         return retriever.retrieve(queries, k, allow)
     check_counts(k=k)
     return [numbered_hits(chains[0])[:k] for chains in retriever.retrieve_chains(queries, allow)]
 
 
-def plan_search(
-    retriever: LetsJoin,
-    query: Query,
-    k: int,
-    allow: Filter | None,
-    tell: Callable[[SoFar], object] = lambda _: None,
-) -> Plan[list[Hit]]:
-    """:func:`search_hits` of one query, for a search that others join; ``tell`` is called after every hop."""
+def plan_search(retriever: LetsJoin, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
+    """:func:`search_hits` of one query, for a search that others join."""
     if not returns_chain(cast(Retriever, retriever)):
         return (yield from retriever.plan(query, k, allow))
     states: list[SoFar] = []
-
-    def note(state: SoFar) -> None:
-        states.append(state)
-        tell(state)
-
-    yield from cast(PlansWalks, retriever).plan_walk(query, allow, note)
+    yield from cast(PlansWalks, retriever).plan_walk(query, allow, states.append)
     return numbered_hits(states[-1].chains()[0][0])[:k]
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import tempfile
 from collections.abc import Mapping
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -21,51 +19,36 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from grls.data.corpus import corpus_file
 from grls.errors import ConfigError, DataError
-from grls.io.files import NEW, atomic_folder, is_temporary, read_json, refuse_foreign, temporary
+from grls.io.files import NEW, read_json, temporary
 from grls.io.progress import counted
 from grls.retrieve.base import Retriever
+from grls.retrieve.compose import write
 from grls.retrieve.hub_names import CardOptions
-from grls.retrieve.registry import member_keys
 from grls.retrieve.spec import (
-    CHECKSUMS,
     MANIFEST,
     compare_checksums,
-    followed,
     is_retriever,
-    member_path,
-    own_sum,
-    read_spec,
-    refuse_broken_seal,
-    relative,
     write_checksums,
-    write_manifest,
 )
 
 _EXECUTABLE = (".py", ".pyc", ".so", ".pkl", ".pickle", ".bin", ".pt", ".pth", ".ckpt", ".joblib", ".dill")
 """Endings of files that can run code when they are opened; a retriever has none of them."""
 
-MEMBERS = "members"
-"""The folder of the members in a self-contained copy."""
-
 
 def upload(folder: str | Path, repository: str, private: bool = False, card: str | None = None) -> str:
-    """Upload a self-contained copy of a retriever folder as a model repository, made where it is missing.
+    """Upload a self-contained copy of a retriever folder, and return the address.
 
-    What the repository held before is replaced.
+    The repository is made where it is missing; what it held before is replaced.
 
     Args:
         folder: The retriever folder.
         repository: The name of the repository: ``user/name``.
         private: Whether a new repository is private.
         card: The model card; None: the ``README.md`` of the folder, if there is one.
-
-    Returns:
-        The address.
     """
     with temporary(Path(tempfile.gettempdir()) / "grls-upload") as scratch:
-        pack_folder(folder, scratch / NEW)
+        write(folder, scratch / NEW)
         if card is not None:
             (scratch / NEW / CARD).write_text(card, encoding="utf-8")
         write_checksums(scratch / NEW)
@@ -144,122 +127,10 @@ def _as_ours(error: Exception, repository: str, action: str, revision: str | Non
     return None
 
 
-def pack_folder(folder: str | Path, output: str | Path, link: bool = False) -> None:
-    """Write a self-contained copy of a retriever folder, atomically.
-
-    Args:
-        folder: The retriever folder; of a link, the folder that it leads to.
-        output: The copy; an earlier retriever there is replaced. It may be the folder itself.
-        link: Copy only what is in temporary folders; members in others stay named.
-    """
-    root = followed(folder)
-    read_spec(root)
-    refuse_foreign(output, MANIFEST)
-    with atomic_folder(output, MANIFEST) as new:
-        write_packed(root, output, new, link)
-
-
-def write_packed(root: Path, output: str | Path, new: Path, link: bool = False) -> dict[Path, str]:
-    """Write a self-contained copy of a retriever folder into an empty folder.
-
-    The copy holds the files of the retriever, and each folder that it names once, in ``members/NAME``; no
-    path leaves it. Models that are named by their hub names stay named.
-
-    Args:
-        root: The retriever folder, which is no link.
-        output: The final path of the copy.
-        new: The empty folder.
-        link: As of :func:`pack_folder`.
-
-    Returns:
-        The folders that are copied -> the paths of their copies in ``new``.
-    """
-    root, output = root.resolve(), Path(output).resolve()
-    copies = {root: "."}
-    if output in root.parents:
-        raise ConfigError(f"{output} holds {root}, which would be lost: choose another place.")
-
-    def copy(source: Path, target: str) -> None:
-        """Copy a retriever folder, with all members."""
-        _copy_files(source, new / target)
-        spec = read_spec(source)
-        refuse_broken_seal(source)
-        moved = with_copies(spec, source, target)
-        if moved != spec and "sha256" in spec:
-            moved["sha256"] = own_sum(moved)
-        write_manifest(new / target, moved)
-
-    def with_copies(spec: dict[str, Any], source: Path, target: str) -> dict[str, Any]:
-        """A specification whose paths lead to the copies."""
-        moved = deepcopy(spec)
-        for holder, key in member_keys(moved, source / MANIFEST):
-            member = holder[key]
-            if isinstance(member, dict):
-                holder[key] = with_copies(member, source, target)
-            elif isinstance(member, str) and (path := member_path(member, source)).exists():
-                real = path.resolve()
-                inside = real.is_relative_to(source) and real.relative_to(source).parts[:1] != (MEMBERS,)
-                if inside and not is_retriever(real):  # it is copied with the files of the folder
-                    continue
-                if link and not is_temporary(real):
-                    refuse_lost(real)
-                    holder[key] = relative(path, output / target)
-                else:
-                    holder[key] = relative(new / copied(path), new / target)
-        return moved
-
-    def refuse_lost(source: Path) -> None:
-        if output == source or (output in source.parents and output != root):
-            raise ConfigError(
-                f"{output} is or holds {source}, a member of the retriever, which would be lost: choose "
-                "another place."
-            )
-
-    def copied(path: Path) -> str:
-        """The path of the copy of a folder or corpus, which is copied once."""
-        source = followed(path).resolve()
-        if source in copies:
-            return copies[source]
-        refuse_lost(source)
-        name = source.name
-        if source.parent.name.startswith(".") or source.parent.name == "snapshots":  # the hub's, or temporary
-            name = str(read_spec(source)["kind"]) if is_retriever(source) else "data"
-        taken = {target.lower() for target in copies.values()}
-        target, number = f"{MEMBERS}/{name}", 1
-        while target.lower() in taken:
-            number += 1
-            target = f"{MEMBERS}/{name}-{number}"
-        copies[source] = target
-        if is_retriever(source):
-            copy(source, target)
-        elif corpus_file(source).is_file():  # of a data set, the corpus alone
-            (new / target).mkdir(parents=True)
-            shutil.copyfile(corpus_file(source), corpus_file(new / target))
-        else:
-            _copy_files(source, new / target)
-        return target
-
-    copy(root, ".")
-    return copies
-
-
-def _copy_files(source: Path, target: Path) -> None:
-    """Copy a folder without its manifest, checksums, members and hidden files; links are followed."""
-    target.mkdir(parents=True, exist_ok=True)
-    for entry in sorted(source.iterdir()):
-        if entry.name in (MANIFEST, CHECKSUMS) or entry.name.startswith("."):
-            continue
-        if entry.is_dir():
-            if entry.name != MEMBERS and not is_retriever(entry):
-                shutil.copytree(entry, target / entry.name, ignore=shutil.ignore_patterns(".*"))
-        else:
-            shutil.copyfile(entry, target / entry.name)
-
-
 CARD = "README.md"
 
 _METRICS = ("metrics.json", "fit.json")
-"""Files beside a retriever that may hold measures."""
+"""Files in a folder that may hold measures."""
 _MOST = 1e300
 """A larger number, which a float may not hold, is no measure."""
 
@@ -279,15 +150,9 @@ def card_text(
     notes: str = "",
     local: bool = False,
 ) -> str:
-    """A model card, the content of ``README.md``, with a header that the hub reads.
+    """A model card (``README.md``) with a header that the hub reads.
 
-    Args:
-        name: The name of the repository, or that of the folder of the card (``local``).
-        retriever: The retriever.
-        options: Entries that the user gives.
-        figures: Measures of systems, for the table.
-        notes: Further text, in Markdown.
-        local: Whether the name is that of the folder.
+    ``name`` is that of the repository, or of the folder (``local``); ``notes`` is further Markdown.
     """
     from huggingface_hub import ModelCardData
 
@@ -333,7 +198,6 @@ def card_text(
 
 
 def card_of(retriever: Retriever, folder: str | Path, name: str, options: CardOptions) -> str:
-    """The card of a retriever for a repository: the one in its folder, or a new one if options are given."""
     written = Path(folder) / CARD
     if options == CardOptions() and written.is_file():
         return written.read_text(encoding="utf-8")
@@ -341,7 +205,7 @@ def card_of(retriever: Retriever, folder: str | Path, name: str, options: CardOp
 
 
 def figures_beside(folder: str | Path) -> Figures:
-    """The measures in ``metrics.json`` or ``fit.json`` of a folder; empty where there are none.
+    """The measures in ``metrics.json`` or ``fit.json`` of a folder, if any.
 
     Known are ``{measure: value}`` and ``{system: {measure: value}}``, alone or under ``metrics``.
     """
@@ -367,7 +231,6 @@ def _numbers(content: dict[str, Any]) -> dict[str, float]:
 
 
 def _table(figures: Figures) -> str:
-    """The measures of systems; shares of 1 in points, as in all other tables."""
     names = list(dict.fromkeys(name for row in figures.values() for name in row))
     lines = [["system", *names], ["---", *["---:"] * len(names)]]
     for system, row in figures.items():

@@ -13,12 +13,12 @@ _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def is_hub_name(name: str | Path) -> bool:
-    """Whether a name can be that of a repository: ``user/name``."""
+    """Whether a name has the form ``user/name`` of a repository."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None and not name.startswith((".", "~"))
 
 
 def is_on_the_hub(name: str | Path) -> bool:
-    """Whether a name means a repository: there is no such folder here, nor one of the user's name."""
+    """Whether a name means a repository: no folder here has it, nor the name of its user."""
     return is_hub_name(name) and not Path(name).exists() and not Path(str(name).partition("/")[0]).is_dir()
 
 

@@ -1,4 +1,4 @@
-"""Opens a retriever over the corpus at hand, which judges passages or queries: BM25, or a folder."""
+"""Opens a retriever that judges passages or queries of a corpus: BM25, or a folder."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ arXiv 2004.12832). The score of a passage p is MaxSim, the sum over the query's 
 p_j; some models take the mean over i. The search is exact, over all passages or over those that a first
 retriever proposes.
 
-The folder keeps the vectors as ``embeddings.safetensors``. Its ``grls.json`` may name a first retriever:
-``"retriever": "../bm25-folder"`` (or ``"bm25"``), and the number of passages that it proposes,
-``"passages": 100``. A query has no more hits than that.
+The folder holds the vectors in ``embeddings.safetensors``. Its ``grls.json`` may name a first retriever
+(``"retriever": "../bm25-folder"`` or ``"bm25"``) and how many passages it proposes (``"passages": 100``); a
+query has no more hits than that.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from sentence_transformers import MultiVectorEncoder
 from grls.data.filters import Allow, Numbers
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.io.files import report_step
 from grls.io.progress import counted
+from grls.io.timing import report_step
 from grls.models.base import Floats, once_each
 from grls.models.biencoder import Matrix
 from grls.models.load.build import read_stages
@@ -69,13 +69,8 @@ class LateNetwork(PlainTexts, MultiVectorEncoder):
 class LateTexts(TextEncoder):
     """Encodes queries and passages as vectors of their tokens.
 
-    Args:
-        model: The network.
-        max_tokens: Longest passage in tokens; None: that of the model, which also limits queries.
-        stages: The training stages of the model.
-
-    Attributes:
-        similarity: ``maxsim`` or ``meanmaxsim``.
+    ``max_tokens`` limits passages; None: the limit of the model, which also holds for queries. ``similarity``
+    is ``maxsim`` or ``meanmaxsim``.
     """
 
     what = "a multi-vector encoder"
@@ -91,7 +86,6 @@ class LateTexts(TextEncoder):
 
     @classmethod
     def load(cls, source: str, device: str = "auto", max_tokens: int | None = None) -> Self:
-        """Open a model of the library."""
         network = open_library_model(MultiVectorEncoder, source, cls.what)
         return cls(network, max_tokens, read_stages(source)).to(device)
 
@@ -132,18 +126,14 @@ class LateTexts(TextEncoder):
 
 
 class TokenVectors(NamedTuple):
-    """Vectors of passages.
-
-    Attributes:
-        vectors: ``[T, d]``, float32; may be memory-mapped.
-        bounds: ``[N + 1]``: passage n has the vectors from ``bounds[n]`` to ``bounds[n + 1]``.
+    """Vectors of passages: ``vectors [T, d]``, float32; passage n has those from ``bounds[n]`` to ``bounds[n
+    + 1]``.
     """
 
     vectors: Matrix
     bounds: Numbers
 
     def taken(self, numbers: Numbers) -> TokenVectors:
-        """The vectors of some passages."""
         begins = self.bounds[numbers]
         lengths = self.bounds[numbers + 1] - begins
         bounds = bounds_of(lengths)
@@ -152,9 +142,8 @@ class TokenVectors(NamedTuple):
 
 
 def maxsim(query: Floats, passage: Floats) -> float:
-    """Sum over a query's vectors ``[L, d]`` of the largest inner product with a passage's ``[t, d]``.
-
-    It is the score of :class:`MaxSimSearch`.
+    """The definition of MaxSim: a query ``[L, d]``, a passage ``[t, d]``; :class:`MaxSimSearch` is the fast
+    way.
     """
     return float((query @ passage.T).max(axis=1).sum())
 
@@ -165,10 +154,6 @@ class MaxSimSearch:
 
     All passages are scored in single precision, a block of vectors at a time. All whose scores could belong
     among the k best are then scored in double precision, each alone, so equal passages score alike.
-
-    Args:
-        tokens: The vectors of the passages.
-        mean: Divide the sum over a query's vectors by their number.
     """
 
     tokens: TokenVectors
@@ -176,17 +161,11 @@ class MaxSimSearch:
 
     @property
     def known(self) -> Numbers:
-        """The numbers of the passages that have a vector, ascending."""
+        """Passages that have a vector, ascending."""
         return np.flatnonzero(np.diff(self.tokens.bounds) > 0)
 
     def best(self, queries: list[Matrix], k: int, numbers: Numbers) -> list[tuple[Numbers, Floats]]:
-        """The k best passages of each query, equal scores by number; their scores.
-
-        Args:
-            queries: ``[L, d]`` vectors of each query.
-            k: Largest number of passages.
-            numbers: ``[n]`` numbers of the allowed passages, ascending; each has a vector.
-        """
+        """The k best among passages ``numbers [n]`` for queries ``[L, d]``; equal scores by number."""
         rankings = []
         table, longest = self.single(queries, numbers)
         for query, scores in zip(queries, table, strict=True):
@@ -204,10 +183,7 @@ class MaxSimSearch:
         return rankings
 
     def single(self, queries: list[Matrix], numbers: Numbers) -> tuple[Floats, float]:
-        """``[Q, n]`` scores in single precision, and the length of the longest vector of a passage.
-
-        Arguments are those of :meth:`best`.
-        """
+        """Scores ``[Q, n]`` in single precision, and the length of the longest vector of a passage."""
         stacked = np.concatenate([np.empty((0, self.tokens.vectors.shape[1]), np.float32), *queries])
         starts, longest = bounds_of([len(query) for query in queries]), 0.0
         scores = np.zeros((len(queries), len(numbers)))
@@ -256,7 +232,6 @@ class MultiVectorRetriever(EncodedRetriever):
 
     @staticmethod
     def check_rows(rows: TokenVectors, count: int, dimension: int) -> None:
-        """Check the vectors of so many passages."""
         vectors, bounds = rows
         fits = vectors.ndim == 2 and vectors.shape[1] == dimension and bounds.shape == (count + 1,)
         if not fits or bounds[0] != 0 or bounds[-1] != len(vectors) or (np.diff(bounds) < 0).any():
@@ -270,18 +245,16 @@ class MultiVectorRetriever(EncodedRetriever):
 
     @staticmethod
     def rows_of(encoded: list[Matrix]) -> TokenVectors:
-        """The vectors of each text, one behind the other."""
         return TokenVectors(np.concatenate(encoded), bounds_of([len(vectors) for vectors in encoded]))
 
     @staticmethod
     def concatenated(parts: list[TokenVectors]) -> TokenVectors:
-        """The vectors of all parts."""
         lengths = np.concatenate([np.diff(part.bounds) for part in parts])
         return TokenVectors(np.concatenate([part.vectors for part in parts]), bounds_of(lengths))
 
     @staticmethod
     def write(parts: Parts, file: Path) -> None:
-        """Write vectors as safetensors: ``vectors [T, d]``, and the ``bounds [N + 1]`` of the passages."""
+        """``vectors [T, d]``, and the ``bounds [N + 1]`` of the passages."""
         forms = [(np.diff(part.bounds), part.vectors.shape[1]) for part in parts()]
         bounds = bounds_of(np.concatenate([lengths for lengths, _ in forms]))
         shape = (int(bounds[-1]), forms[0][1])
@@ -295,30 +268,26 @@ class MultiVectorRetriever(EncodedRetriever):
 
     @staticmethod
     def read(file: Path, passages: int, dimension: int) -> TokenVectors:
-        """The vectors of a file; those of a larger file are memory-mapped."""
+        """Larger files are memory-mapped."""
         arrays = map_tensors(file, {"vectors": ("F32",), "bounds": ("I64",)})
         return TokenVectors(arrays["vectors"], np.array(arrays["bounds"]))
 
     def taken(self, numbers: Numbers) -> TokenVectors:
-        """The vectors of some passages."""
         rows: TokenVectors = self.rows
         return rows.taken(numbers)
 
     @staticmethod
     def each(rows: TokenVectors) -> Iterable[Matrix]:
-        """``[t, d]`` vectors of each passage."""
         return np.split(rows.vectors, rows.bounds[1:-1])
 
     @staticmethod
     def size(rows: TokenVectors, passages: int) -> str:
-        """The vectors of a passage, and bytes."""
         count, dimension = rows.vectors.shape
         mebibytes = 4 * count * dimension / 2**20
         return f", {count / passages:.1f} vectors of {dimension} dimensions each, {mebibytes:.1f} MiB"
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
-        """Open a folder, and the first retriever that it may name; see :func:`load_retriever`."""
         opened = super().open(folder, spec, opening)
         file, count = folder / MANIFEST, spec.get("passages", 100)
         if "retriever" not in spec:
@@ -335,12 +304,9 @@ class MultiVectorRetriever(EncodedRetriever):
         return opened.behind(first, count, member)
 
     def behind(self, first: Retriever, passages: int = 100, named: Member | None = None) -> Self:
-        """Rank only the passages that another retriever proposes; returns this retriever.
+        """Rank only so many passages that another retriever proposes; returns this retriever.
 
-        Args:
-            first: The first retriever.
-            passages: Number of passages that it proposes.
-            named: Its folder or specification, for :meth:`save_pretrained`.
+        ``named`` is its folder or specification, for :meth:`save_pretrained`.
         """
         check_counts(passages=passages)
         if first.corpus.fingerprint != self.corpus.fingerprint:
@@ -365,7 +331,6 @@ class MultiVectorRetriever(EncodedRetriever):
         }  # fmt: skip
 
     def describe(self) -> Description:
-        """Its description in manifests and reports, with the first retriever."""
         alone = super().describe()
         if self._first is None:
             return alone
@@ -374,7 +339,6 @@ class MultiVectorRetriever(EncodedRetriever):
         return replace(alone, options=options, label=f"{self.kind} over {first}")
 
     def fingerprint(self) -> str:
-        """SHA-256 of model and corpus, and of the first retriever."""
         alone = super().fingerprint()
         if self._first is None:
             return alone
@@ -403,7 +367,6 @@ class MultiVectorRetriever(EncodedRetriever):
     def best(
         self, encoded: list[Matrix], queries: Sequence[int], k: int, among: Numbers | None
     ) -> list[tuple[Numbers, Floats]]:
-        """The k best passages of each query; see :class:`EncodedRetriever`."""
         numbers = self._search.known
         if among is not None:
             numbers = np.intersect1d(among, numbers, assume_unique=True)

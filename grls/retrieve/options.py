@@ -21,9 +21,6 @@ def stored_search(
     """The options of search in the ``grls.json`` of a folder; None: it has no section ``search``.
 
     ``heeds`` has the names of the options that the kind can use; None: all.
-
-    Raises:
-        DataError: An option is invalid, or of no use to the kind.
     """
     if "search" not in spec:
         return None
@@ -46,22 +43,13 @@ def merged(stored: SearchOptions | None, call: SearchOptions | None) -> SearchOp
 
 
 def stored_hops(spec: dict[str, Any], file: Path) -> HopOptions | None:
-    """The options of hops that a folder stores; None: it has no section ``hops``.
-
-    Raises:
-        DataError: An option is invalid.
-    """
+    """The options of hops that a folder stores; None: it has no section ``hops``."""
     return None if "hops" not in spec else from_record(HopOptions, spec["hops"], file, "hops")
 
 
 def stored_options(folder: str | Path) -> dict[str, dict[str, Any]]:
-    """The options that a folder holds; options of search also those of its retriever or generator.
-
-    Returns:
-        The sections ``search`` and ``hops`` that are stored: name -> value, as the dataclass holds it.
-
-    Raises:
-        DataError: The folder cannot be read, or an option in it cannot be used.
+    """The options in a folder's sections ``search`` and ``hops``; those of search also from its retriever or
+    generator.
     """
     options: dict[str, dict[str, Any]] = {}
     path, seen = followed(folder), set[Path]()

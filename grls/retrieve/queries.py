@@ -78,8 +78,7 @@ def reachable(
 ) -> Reachable:
     """Evaluate the filters of queries, each distinct filter once.
 
-    A query whose filter leaves no passage has no hits, with a warning. No query may retrieve passages of the
-    numbers ``removed``.
+    A query whose filter leaves no passage has no hits, with a warning. ``removed`` passages are always out.
     """
     if allow is None:
         return Reachable([], [None] * len(queries))
@@ -101,7 +100,6 @@ def reachable(
 
 
 def check_counts(**counts: Any) -> None:
-    """Refuse counts that are no whole numbers, or below 1, by the name of their option."""
     for name, value in counts.items():
         try:
             fitted(value, Count)
@@ -110,12 +108,11 @@ def check_counts(**counts: Any) -> None:
 
 
 def with_evidence_text(query: Query, evidence: Sequence[Passage]) -> str:
-    """The text of a query with the titles and texts of its evidence appended."""
     parts = [query.text, *(part for passage in evidence for part in (passage.title, passage.text))]
     return " ".join(part for part in parts if part)
 
 
 def evidence_numbers(corpus: Corpus, evidence: Sequence[Passage]) -> list[int]:
-    """The numbers of evidence, in order; passages that are not in the corpus are left out."""
+    """The numbers of evidence, in order, without passages that are not in the corpus."""
     numbers = corpus.numbers([passage.id for passage in evidence]) if evidence else []
     return [number for number in numbers if number is not None]

@@ -6,8 +6,8 @@ A kind is a class with ``open(folder, spec, opening)``. To add a kind, write one
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Hashable, Iterator, Mapping
+import os
+from collections.abc import Hashable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -17,17 +17,16 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from grls.data.corpus import Corpus
 from grls.data.inputs.arguments import checked, fit_fields
-from grls.data.inputs.tables import json_value
 from grls.errors import ConfigError, DataError, MismatchError, in_python, worded
-from grls.io.files import is_temporary, read_json, refuse_unusable
+from grls.io.files import read_json
 from grls.io.recipes import VARIABLE, load_plugins
 from grls.retrieve.base import Retriever
 from grls.retrieve.spec import (
-    FORMAT,
     LINK,
     MANIFEST,
     TIME,
     Member,
+    Part,
     followed,
     from_record,
     is_retriever,
@@ -55,7 +54,6 @@ KINDS: dict[str, str] = {
     "hops": "grls.retrieve.hops.retriever:HopsRetriever",
     "fusion": "grls.retrieve.fusion.retriever:FusionRetriever",
     "rescored": "grls.retrieve.rescored.retriever:RescoredRetriever",
-    "cut": "grls.retrieve.fusion.runs:CutRetriever",
     LINK: "grls.retrieve.registry:Link",
 }
 """Kind -> ``module:class``."""
@@ -103,7 +101,6 @@ class Opening:
 
     @property
     def searching(self) -> SearchOptions | None:
-        """The options of search of a retriever without members; None: defaults."""
         from grls.retrieve.generative.options import SearchOptions
 
         if not self.truncate_queries:
@@ -111,7 +108,6 @@ class Opening:
         return replace(self.search or SearchOptions(), truncate_queries=True)
 
     def inside(self, folder: Path) -> Opening:
-        """The options of opening the members of a folder."""
         opened, numbers = ({}, count()) if self.opened is None else (self.opened, self.numbers)
         return replace(self, within=(*self.within, folder.resolve()), opened=opened, numbers=numbers)
 
@@ -119,16 +115,20 @@ class Opening:
 class Openable(Protocol):
     """The class of a kind.
 
-    A class that cannot use every option of search lists the usable ones in ``heeds``. A class whose folder
-    holds data has ``embeddable = False``, and a classmethod ``update`` where passages can be added and
-    removed (:mod:`grls.retrieve.update`); a static method ``removed_in`` names those that only searches lost.
-    A class whose specification names folders lists the fields in ``folders``, such as
-    ``priors.*.retriever`` (``*``: every element of a list). A class that ``grls tune`` can tune names the
-    steps in ``tuned_by``, each as ``module:name`` of a ``grls.tune.step.Step``.
+    Optional attributes:
 
-    Folders that several members of a composite name are opened once, with their models and passages
-    (:attr:`Opening.opened`), where the class has two methods, since two members may have other options of
-    search:
+    - ``heeds``: the options of search that it can use, if not all;
+    - ``embeddable = False``: its folder holds data. It may have a classmethod ``update``
+      (:mod:`grls.retrieve.update`), and a static method ``removed_in`` that names passages that only searches
+      lost;
+    - ``folders``: fields of its specification that name folders, such as ``priors.*.retriever`` (``*``: every
+      element of a list);
+    - ``tuned_by``: the steps of ``grls tune``, each as ``module:name`` of a ``grls.tune.step.Step``;
+    - ``sums()``: further fields of the file that is written of a composite, by which it knows again what it
+      names.
+
+    Folders that several members of a composite name are opened once (:attr:`Opening.opened`) where the class
+    has two methods:
 
     - ``shared_by(folder, spec, opening)``: what its model and passages depend on, beside the class; None: it
       cannot be shared;
@@ -157,7 +157,6 @@ def register(kind: str, target: str) -> None:
 
 
 def class_of(kind: Any, file: Path | None = None) -> Openable:
-    """The class of a kind."""
     if isinstance(kind, str) and kind not in KINDS:
         load_plugins()
     if not isinstance(kind, str) or kind not in KINDS:
@@ -186,8 +185,8 @@ def member_keys(spec: Mapping[str, Any], file: Path | None = None) -> Iterator[t
 def index_seconds(folder: str | Path) -> float | None:
     """Seconds that `grls index` took for a retriever folder (:data:`~grls.retrieve.spec.TIME`).
 
-    Those of a composite are the sum over the folders that it names; BM25 that is embedded is indexed at each
-    opening, and adds nothing. None: unknown for one of them.
+    Those of a composite are a sum; an embedded BM25, indexed at each opening, adds nothing. None: unknown for
+    one of them.
     """
     folders, seconds = [followed(folder)], 0.0
     for root in folders:
@@ -202,7 +201,6 @@ def index_seconds(folder: str | Path) -> float | None:
 
 
 def member_folders(folder: Path) -> list[Path]:
-    """The folders of the retrievers that a retriever folder names."""
     spec = read_spec(folder)
     named = [holder[key] for holder, key in member_keys(spec)]
     paths = [followed(member_path(name, folder)) for name in named if isinstance(name, str)]
@@ -228,7 +226,7 @@ def load_retriever(folder: str | Path, opening: Opening | None = None) -> Retrie
 
 
 def _open_folder(folder: Path, opening: Opening, member: bool = False) -> Retriever:
-    """Open a folder that is no link. Its seal is compared last, since other errors say more."""
+    """The folder is no link. Its seal is compared last, since other errors say more."""
     retriever = open_spec(folder, read_spec(folder), opening.inside(folder), member)
     refuse_broken_seal(folder)
     return retriever
@@ -237,8 +235,7 @@ def _open_folder(folder: Path, opening: Opening, member: bool = False) -> Retrie
 def open_spec(folder: Path, spec: dict[str, Any], opening: Opening, member: bool = False) -> Retriever:
     """Open a specification (the content of a ``grls.json``), with the options that it stores.
 
-    Its paths are relative to ``folder``. The stored options of a member of a composite replace defaults of
-    the call.
+    Its paths are relative to ``folder``. In a member, stored options replace defaults of the call.
     """
     from grls.retrieve.options import merged, stored_hops, stored_search
 
@@ -280,39 +277,7 @@ def open_spec(folder: Path, spec: dict[str, Any], opening: Opening, member: bool
         raise DataError(f"hops: {worded(error.text, in_python)}", file) from error
 
 
-def create(
-    folder: str | Path,
-    kind: str,
-    content: Mapping[str, Any],
-    opening: Opening | None = None,
-    more: Callable[[Any], Mapping[str, Any]] | None = None,
-) -> Retriever:
-    """Write the folder of a composite retriever, after opening it as a test, and return the retriever.
-
-    ``content``: the fields of its ``grls.json``; paths of members are relative to ``folder``. ``more`` gives
-    further fields of the opened retriever.
-    """
-    refuse_unusable(folder, MANIFEST)
-    text = json.dumps(content, default=json_value)  # numbers of NumPy become plain
-    spec = {"format": FORMAT, "kind": kind, **json.loads(text)}
-    path = Path(folder).resolve()
-    opening = (opening or Opening()).inside(path)
-    try:
-        draft = with_languages(spec, path)
-        retriever = open_spec(path, draft, opening)
-        complete = with_languages(spec, path, retriever.corpus)
-        if complete != draft:
-            retriever = open_spec(path, complete, opening)
-    except (ConfigError, DataError, MismatchError) as error:  # that file is not written
-        if is_temporary(path):
-            raise  # whoever made the temporary folder names the call
-        raise type(error)(error.text.removeprefix(f"{path / MANIFEST}: ")) from error
-    write_spec(folder, kind, {**complete, **(more(retriever) if more else {})})
-    return retriever
-
-
 def write_composite(folder: str | Path, kind: str, content: Mapping[str, Any], corpus: Corpus) -> None:
-    """:func:`~grls.retrieve.spec.write_spec`, with the languages of :func:`with_languages`."""
     write_spec(folder, kind, with_languages({"kind": kind, **content}, Path(folder), corpus))
 
 
@@ -340,6 +305,8 @@ def open_member(member: Member, folder: Path, field: str, opening: Opening) -> R
 
     The options of search of the call apply to the member; its stored ``search`` replaces their defaults.
     """
+    if isinstance(member, Part):
+        return member.retriever if opening.hop_by_hop else member.single_step
     file = folder / MANIFEST
     if next(opening.numbers) >= _MOST:
         raise DataError(
@@ -373,6 +340,8 @@ def open_member(member: Member, folder: Path, field: str, opening: Opening) -> R
             file,
         )
     path = followed(path)
+    plain = Path(os.path.normpath(path))  # in errors; behind a link it is another folder
+    path = plain if plain.exists() and plain.samefile(path) else path
     if path.resolve() in opening.within:
         raise DataError(
             f"{field} names {member}, which is this retriever itself, or one that it is a member of: name "
@@ -383,16 +352,15 @@ def open_member(member: Member, folder: Path, field: str, opening: Opening) -> R
 
 
 def names_bm25(name: str) -> bool:
-    """Whether a name stands for BM25 over the corpus at hand: ``bm25``, unless a folder has that name."""
+    """Whether a name means BM25 over the corpus at hand: ``bm25``, unless a folder has that name."""
     return name == BM25 and not is_retriever(Path(name))
 
 
 def load_named(
     name: str, corpus: Corpus, opening: Opening | None = None, analyzer: Analyzer | None = None
 ) -> Retriever:
-    """Open a retriever by its name in options: a folder, or ``bm25`` over ``corpus`` with ``analyzer``.
-
-    Without an analyzer, the language is guessed from the passages.
+    """Open a retriever by its name in options: a folder, or ``bm25`` over ``corpus`` with ``analyzer`` (None:
+    by the language guessed from the passages).
     """
     opening = replace(opening or Opening(), corpus=corpus)
     if not names_bm25(name):
@@ -402,7 +370,7 @@ def load_named(
 
 
 def folder_key(folder: Path, spec: dict[str, Any], opening: Opening) -> Hashable | None:
-    """The dependencies of the model and the passages of a folder; None: it has members."""
+    """What the model and the passages of a folder depend on; None: it has members."""
     if "retriever" in spec:
         return None
     return folder.resolve(), opening.device, opening.precision, opening.verify
@@ -411,13 +379,12 @@ def folder_key(folder: Path, spec: dict[str, Any], opening: Opening) -> Hashable
 class Link:
     """The kind ``link``: a folder that only names another retriever, and opens as it.
 
-    So a folder of many parts (members, data, runs) can be a retriever. A link is followed before it is opened
-    (:func:`grls.retrieve.spec.followed`), so no code meets it as a retriever.
+    So a folder of many parts (members, data, runs) can be a retriever. :func:`grls.retrieve.spec.followed`
+    follows links before opening, so no code meets one as a retriever.
     """
 
     kind = LINK
 
     @staticmethod
     def open(folder: Path, spec: dict[str, Any], opening: Opening) -> Retriever:
-        """Open the retriever that a link names; the link may be embedded in another specification."""
         return open_member(linked(spec, folder / MANIFEST), folder, "retriever", opening)

@@ -1,7 +1,4 @@
-"""A run of a retriever over the queries of a data set: portion by portion, then saved.
-
-Portions and files of a run: :mod:`grls.runs.portions`.
-"""
+"""A run of a retriever over the queries of a data set: portion by portion, then saved."""
 
 from __future__ import annotations
 
@@ -18,7 +15,6 @@ from grls.data.types import Query
 from grls.io.files import sha256
 from grls.retrieve.base import (
     DecodesPassages,
-    EndsRankings,
     FindsChains,
     Retriever,
     ranking_fingerprint,
@@ -37,15 +33,9 @@ class RetrieverRun:
     """A retriever and its queries.
 
     Attributes:
-        retriever: The retriever.
-        queries: The queries.
-        data: The data set of the queries, for the manifest.
-        split: The split of the queries, for the manifest; None: all queries.
+        data: The data set of the queries; like ``split`` and ``limit`` (None: all), for the manifest.
         k: Number of passages for each query.
         filters: The filter of each query.
-        filter: The options of the filters.
-        precision: The precision of the models.
-        limit: Number of first queries of the split, for the manifest; None: all.
         index_seconds: Seconds that the index took, for the manifest; None: unknown.
         own: Ids of the queries that are passages, and do not find themselves
             (:func:`~grls.data.dataset.passage_queries`).
@@ -66,10 +56,8 @@ class RetrieverRun:
     def save(self, output: str, name: str | None = None, share: Elsewhere | None = None) -> str:
         """Retrieve and save, and return a line about the files. A killed run is resumed.
 
-        Args:
-            output: Path of the results, without ending.
-            name: Name of the run in reports; None: a name from the system and the steps.
-            share: Retrieves by workers; None: this process retrieves.
+        ``output`` is a path without ending; ``name`` None: a name from the system and the steps. ``share``
+        retrieves by workers.
         """
         info = self.info(name)
         results: AbstractContextManager[Portions]
@@ -88,7 +76,6 @@ class RetrieverRun:
         return retrieve_results(self.retriever, queries, self.k, filters, self.own)
 
     def info(self, name: str | None) -> RunInfo:
-        """The manifest."""
         described, inner = self.retriever.describe(), single_steps(self.retriever)
         pooled = ", pooled" if described.options.get("pool") else ""
         own = {"ignore_identical_ids": len(self.own)} if self.own else {}
@@ -112,7 +99,6 @@ class RetrieverRun:
         )
 
     def settings(self, info: RunInfo) -> dict[str, Any]:
-        """The settings that the results depend on."""
         names = ("system", "steps", "corpus", "queries", "split", "score_mode", "options", "search")
         return {
             **{name: getattr(info, name) for name in names},
@@ -123,12 +109,10 @@ class RetrieverRun:
         }
 
     def _fingerprint(self, retriever: Retriever) -> str:
-        """The fingerprint of a retriever and the filters."""
         parts = {"retriever": ranking_fingerprint(retriever), "where": self.filter.where, **self._filters()}
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def _filters(self) -> dict[str, str | None]:
-        """The contents of the filters that stand in files."""
         metadata = [query.metadata for query in self.queries] if self.filter.queries else []
         allow = self.filter.allow
         return {
@@ -147,8 +131,8 @@ def retrieve_results(
     """What a run holds of each query, and so what every measure reads.
 
     It is a ranking of k passages; of fixed hops and hops until DONE the best chain, whatever its length, as
-    in a search. Where the options say so, it is the chosen set (``expected-f1``), or the passages of all
-    chains (``pool``). A query in ``own`` does not find itself.
+    in a search. By options, it is the chosen set (``expected-f1``), or the passages of all chains (``pool``).
+    A query in ``own`` does not find itself.
     """
     if not own.isdisjoint(query.id for query in queries):
         results = retrieve_results(retriever, queries, k + 1, filters)
@@ -159,9 +143,6 @@ def retrieve_results(
             return results
         return [result._replace(hits=result.hits[:k]) for result in results]
     ids = [query.id for query in queries]
-    if isinstance(retriever, EndsRankings):
-        ended = retriever.retrieve_sets(queries, filters)
-        return [Retrieved.chained(i, chain, hits) for i, (hits, chain) in zip(ids, ended, strict=True)]
     if not isinstance(retriever, FindsChains):
         rankings = retriever.retrieve(queries, k, filters)
         return [Retrieved.ranked(i, hits) for i, hits in zip(ids, rankings, strict=True)]

@@ -4,13 +4,11 @@ Legend: N passages, V dimensions (words of the model's vocabulary), Z weights th
 
 The model is a ``SparseEncoder`` of sentence-transformers, such as SPLADE (Formal et al. 2021, arXiv
 2107.05720). The score of a passage is the inner product of its weights and the query's, or the cosine where
-the model compares by cosine. As in an inverted index, a passage with a score of 0 or less has no common
-word with the query and is not a hit.
+the model compares by cosine. As in an inverted index, a passage with a score of 0 or less is not a hit.
 
-The rows of a retriever are ``[V, N]``: the weights of all passages lie by dimension, so a query adds up
-those of its own dimensions, in double precision and in one order: equal passages score alike. On disk they
-are ``embeddings.safetensors``, memory-mapped: ``data [Z]``, ``numbers [Z]`` of their passages, and ``bounds
-[V + 1]`` of the dimensions.
+Weights ``[V, N]`` lie by dimension, so a query adds up those of its own dimensions, in double precision and
+in one order: equal passages score alike. On disk they are ``embeddings.safetensors``, memory-mapped:
+``data [Z]``, ``numbers [Z]`` of their passages, and ``bounds [V + 1]`` of the dimensions.
 """
 
 from __future__ import annotations
@@ -25,8 +23,8 @@ from sentence_transformers import SparseEncoder
 
 from grls.data.filters import Numbers
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.io.files import report_step
 from grls.io.progress import counted
+from grls.io.timing import report_step
 from grls.models.base import Floats, once_each
 from grls.models.load.build import read_stages
 from grls.models.load.sentence_folder import modules_of
@@ -54,13 +52,7 @@ class SparseNetwork(PlainTexts, SparseEncoder):
 class SparseTexts(TextEncoder):
     """Encodes queries and passages as sparse vectors.
 
-    Args:
-        model: The network.
-        max_tokens: See :class:`~grls.models.text_encoder.TextEncoder`.
-        stages: The training stages that the model has gone through.
-
-    Attributes:
-        similarity: ``dot`` or ``cosine``. Vectors of a model that compares by cosine have length 1.
+    ``similarity`` is ``dot`` or ``cosine``; vectors of a model that compares by cosine have length 1.
     """
 
     what = "a sparse encoder"
@@ -81,12 +73,12 @@ class SparseTexts(TextEncoder):
 
     @classmethod
     def load(cls, source: str, device: str = "auto", max_tokens: int | None = None) -> Self:
-        """Open a model: of the library, or a masked language model, which is read as SPLADE reads it."""
+        """Open a model of the library, or a masked language model, which is read as SPLADE reads it."""
         network = open_library_model(SparseEncoder, source, cls.what, "ForMaskedLM")
         return cls(network, max_tokens, read_stages(source)).to(device)
 
     def encode(self, texts: Sequence[str], role: Role, batch_size: int) -> csr_array:
-        """``[n, V]`` weights of texts, float32, of length 1 where the model compares by cosine."""
+        """``[n, V]`` weights of texts, float32."""
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         if not texts:
             return csr_array((0, self.dimension), dtype=np.float32)
@@ -132,12 +124,11 @@ class SparseRetriever(EncodedRetriever):
 
     @property
     def weights(self) -> Any:
-        """``[N, V]`` of the passages."""
+        """``[N, V]``."""
         return self.rows.T
 
     @staticmethod
     def check_rows(rows: csr_array, count: int, dimension: int) -> None:
-        """Check the weights ``[V, N]`` of so many passages."""
         if rows.shape != (dimension, count):
             raise MismatchError(
                 f"expected weights of {counted(count, 'passage')} in {counted(dimension, 'dimension')}, got "
@@ -148,17 +139,15 @@ class SparseRetriever(EncodedRetriever):
 
     @staticmethod
     def rows_of(encoded: csr_array) -> csr_array:
-        """Weights ``[n, V]`` by dimension."""
         return csr_array(encoded.T.tocsr())
 
     @staticmethod
     def concatenated(parts: list[csr_array]) -> csr_array:
-        """The weights of all parts."""
         return csr_array(hstack(parts, format="csr", dtype=np.float32))
 
     @staticmethod
     def write(parts: Parts, file: Path) -> None:
-        """Write weights as safetensors. The weights of a part go where they belong among those of all."""
+        """The weights of a part go where they belong among those of all."""
         counts, passages = np.zeros(1, np.int64), 0
         for part in parts():
             counts, passages = counts + np.diff(part.indptr), passages + part.shape[1]
@@ -183,7 +172,7 @@ class SparseRetriever(EncodedRetriever):
 
     @staticmethod
     def read(file: Path, passages: int, dimension: int) -> csr_array:
-        """The weights ``[V, N]`` of a file; those of a larger file are memory-mapped."""
+        """Larger files are memory-mapped."""
         integers = ("I32", "I64")
         arrays = map_tensors(file, {"data": ("F32",), "numbers": integers, "bounds": integers})
         data, numbers, bounds = (arrays[name] for name in ("data", "numbers", "bounds"))
@@ -200,7 +189,6 @@ class SparseRetriever(EncodedRetriever):
         return rows
 
     def taken(self, numbers: Numbers) -> csr_array:
-        """The weights of some passages, by dimension."""
         return csr_array(self.rows[:, numbers])
 
     @staticmethod
@@ -210,14 +198,12 @@ class SparseRetriever(EncodedRetriever):
 
     @staticmethod
     def size(rows: csr_array, passages: int) -> str:
-        """The weights of a passage, and bytes."""
         dimensions = counted(rows.shape[0], "weight")
         return f", {rows.nnz / passages:.1f} of {dimensions} each, {8 * rows.nnz / 2**20:.1f} MiB"
 
     def best(
         self, encoded: csr_array, queries: Sequence[int], k: int, among: Numbers | None
     ) -> list[tuple[Numbers, Floats]]:
-        """The k best passages of each query; see :class:`EncodedRetriever`."""
         numbers = np.arange(len(self.corpus)) if among is None else among
         best = []
         for query in queries:
@@ -227,7 +213,7 @@ class SparseRetriever(EncodedRetriever):
         return best
 
     def score(self, encoded: csr_array, queries: Numbers) -> Floats:
-        """Scores ``[n, N]`` of queries by number."""
+        """Scores ``[n, N]``."""
         return np.stack([self._products(encoded, query) for query in queries.tolist()])
 
     def _products(self, encoded: csr_array, query: int) -> Floats:

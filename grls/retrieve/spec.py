@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 from grls.data.inputs.arguments import UnfitError, fitted
 from grls.errors import ConfigError, DataError, MismatchError, Option, in_python, worded
 from grls.io.files import atomic_folder, is_temporary, read_json, sha256, write_json
+from grls.retrieve.base import Retriever, single_steps
 
 if TYPE_CHECKING:
     from grls.data.corpus import Corpus
@@ -60,10 +61,53 @@ CORPUS_FIELDS = ("passages_sha256", "metadata")
 _ADDRESS = re.compile(r"(?:https?:/+[^/]+|hub:)(?:/*([^/]+/[^/]+))?")
 """Other forms of the name of a repository; a path has lost a slash of them."""
 
-Member = str | dict[str, Any]
-"""The path of a retriever folder, or an embedded specification."""
-
 Options = TypeVar("Options")
+
+
+class Part:
+    """A retriever at hand, as a member of a composite in memory.
+
+    Args:
+        retriever: The retriever.
+        given: The folder that holds it, which a composite on disk names; None: it is in memory alone. A
+            temporary folder stays as long as this object.
+        spec: The specification of a composite that was made in memory, whose members are parts; None: the
+            retriever has no members, or was opened from its folder.
+    """
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        given: str | os.PathLike[str] | None = None,
+        spec: dict[str, Any] | None = None,
+    ):
+        self.retriever, self.given, self.spec = retriever, given, spec
+        self.folder = None if given is None else Path(given).absolute()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Part:
+        return self  # of a specification that is copied
+
+    @property
+    def name(self) -> str:
+        """Its name in manifests, and among the members of a copy."""
+        return self.retriever.kind if self.folder is None else folder_name(self.folder.resolve())
+
+    @property
+    def single_step(self) -> Retriever:
+        """The retriever without hops that its folder stores; those of a composite of kind ``hops`` stay."""
+        spec = self.spec or ({} if self.folder is None else read_spec(followed(self.folder)))
+        return self.retriever if spec.get("kind", "hops") == "hops" else single_steps(self.retriever)
+
+
+Member = str | dict[str, Any] | Part
+"""The path of a retriever folder, an embedded specification, or, in memory, a retriever at hand."""
+
+
+def folder_name(folder: Path) -> str:
+    """The name of a folder; where that is temporary or the hub's, its kind, or ``data`` if it has none."""
+    if not folder.parent.name.startswith(".") and folder.parent.name != "snapshots":
+        return folder.name
+    return str(read_spec(folder)["kind"]) if is_retriever(folder) else "data"
 
 
 def read_spec(folder: str | Path, seal: bool = False) -> dict[str, Any]:
@@ -93,7 +137,7 @@ def read_spec(folder: str | Path, seal: bool = False) -> dict[str, Any]:
 
 
 def followed(folder: str | Path) -> Path:
-    """The folder that a link leads to; every other path is returned unchanged."""
+    """The folder that a link leads to; any other path unchanged."""
     path, seen = Path(folder), set[Path]()
     while is_retriever(path) and (spec := read_spec(path)).get("kind") == LINK:
         file = path / MANIFEST
@@ -117,14 +161,14 @@ DATA = "data"
 
 
 def data_beside(folder: Path) -> Path | None:
-    """The data set that a run of ``grls fit`` has left in a folder, or beside it; None: there is none."""
+    """The data set that a run of ``grls fit`` has left in a folder, or in its parent."""
     places = [folder, followed(folder), folder.resolve().parent, folder.resolve().parent.parent]
     found = [place / DATA for place in places if (place / DATA / "queries.jsonl").is_file()]
     return found[0] if found else None
 
 
 def linked(spec: Mapping[str, Any], file: Path) -> str:
-    """The path of the retriever that a link names, relative to the folder of the link."""
+    """The path that a link names, relative to the folder of the link."""
     check_fields(spec, ("retriever",), (), file)
     if stored := [name for name in OPTIONS if name in spec]:
         raise DataError(f"a link has no {stored[0]}: write it into the folder that `retriever` names.", file)
@@ -144,7 +188,6 @@ def write_manifest(folder: str | Path, content: Mapping[str, Any]) -> None:
 
 
 def sealed(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A specification with the checksum of all its fields."""
     rest = {name: value for name, value in spec.items() if name != SEAL}
     return {**rest, SEAL: hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()}
 
@@ -183,7 +226,6 @@ def refuse_own_members(folder: str | Path, content: Mapping[str, Any]) -> None:
 
 
 def _texts(content: Any) -> Iterator[str]:
-    """All texts among JSON values."""
     if isinstance(content, str):
         yield content
     elif isinstance(content, Mapping | list | tuple):
@@ -194,7 +236,7 @@ def _texts(content: Any) -> Iterator[str]:
 def update_spec(folder: str | Path, changes: Mapping[str, Any]) -> None:
     """Change some fields of a folder's ``grls.json``, atomically; None takes a field out.
 
-    The checksums of the file itself are computed again.
+    Its checksums (``sha256``, ``seal``) are computed again.
     """
     file = Path(folder) / MANIFEST
     refuse_broken_seal(folder)
@@ -235,9 +277,9 @@ def check_fields(
 
 
 def from_record(cls: type[Options], record: Any, file: Path, field: str) -> Options:
-    """A dataclass of options, and those nested in it, from JSON; fields left out have their defaults.
+    """A dataclass of options, with those nested in it, from JSON; fields left out have their defaults.
 
-    ``file`` and ``field``, the name of the record in it, are for errors.
+    Errors name ``file``, and ``field``, the name of the record in it.
     """
     if not isinstance(record, dict):
         raise DataError(f"{field}: expected an object, got {record!r}.", file)
@@ -264,7 +306,7 @@ def from_record(cls: type[Options], record: Any, file: Path, field: str) -> Opti
 
 
 def from_fields(cls: type[Options], spec: Mapping[str, Any], file: Path, field: str) -> Options:
-    """A dataclass of options from those fields of a specification that it has; see :func:`from_record`."""
+    """A dataclass of options from its fields in a specification; see :func:`from_record`."""
     names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
     return from_record(cls, {name: spec[name] for name in names if name in spec}, file, field)
 
@@ -284,7 +326,6 @@ def recorded(options: Any) -> dict[str, Any]:
 
 
 def relative(path: str | Path, folder: str | Path) -> str:
-    """The path of a member, relative to a folder, as its ``grls.json`` holds it."""
     member = Path(path).resolve()
     with suppress(ValueError):  # it is on another drive of Windows
         member = Path(os.path.relpath(member, Path(folder).resolve()))
@@ -292,7 +333,7 @@ def relative(path: str | Path, folder: str | Path) -> str:
 
 
 def member_path(name: str, folder: Path) -> Path:
-    """The path that a member's name in ``grls.json`` leads to; the folder need not exist yet."""
+    """The folder need not exist yet."""
     return folder / name if folder.is_dir() else Path(os.path.normpath(folder / name))
 
 
@@ -316,7 +357,6 @@ def member_slots(spec: Any, path: list[str]) -> Iterator[tuple[Any, Any]]:
 
 
 def write_checksums(folder: str | Path) -> None:
-    """Write the checksums of all files of a folder; hidden files have none."""
     root = Path(folder)
     files = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
     named = [file for file in files if not any(part.startswith(".") for part in file.parts)]
@@ -325,7 +365,7 @@ def write_checksums(folder: str | Path) -> None:
 
 
 def compare_checksums(folder: str | Path) -> None:
-    """Compare all files of a folder with its checksums, if it has any."""
+    """A folder without checksums passes."""
     root = Path(folder)
     file = root / CHECKSUMS
     if not file.is_file():

@@ -1,9 +1,8 @@
 """Adding and removing passages of a retriever folder of any kind.
 
-A kind whose folder holds passages in a form of its own (encoded, indexed) has a classmethod
-``update(folder, output, changes)``, which writes the changed folder and returns a :class:`ChangedCount`. A
-composite becomes a self-contained copy (:mod:`grls.retrieve.hub`) whose members are changed; the folders that
-it named stay unchanged. The new folder has a temporary name until it is complete.
+A kind whose folder holds passages in a form of its own has a classmethod ``update(folder, output, changes)``,
+which writes the changed folder. A composite becomes a self-contained copy (:mod:`grls.retrieve.compose`)
+whose members are changed; the folders that it named stay unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from grls.index.array import verifying
 from grls.io.files import atomic_folder, refuse_foreign
 from grls.io.recipes import list_texts
 from grls.io.work import alone_in
-from grls.retrieve.hub import MEMBERS, write_packed
+from grls.retrieve.compose import MEMBERS, write_into
 from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import Opening, class_of, load_retriever, member_keys
 from grls.retrieve.spec import (
@@ -63,7 +62,7 @@ class Changes:
         list_texts(self, "remove")
 
     def over(self, corpus: Corpus) -> tuple[Corpus, Numbers]:
-        """The corpus after the changes, and the numbers before of the passages that stay, ascending."""
+        """The corpus after the changes, and the old numbers of the passages that stay, ascending."""
         keep = np.ones(len(corpus), dtype=bool)
         for name, number in zip(self.remove, corpus.numbers(list(self.remove)), strict=True):
             if number is None:
@@ -82,12 +81,7 @@ class Changes:
 
 
 class ChangedCount(NamedTuple):
-    """The passages of a folder after changes.
-
-    Attributes:
-        passages: Number of passages that searches find.
-        removed: Number of passages that were removed and are in the index until it is merged.
-    """
+    """How many passages searches find, and how many removed ones stay in the index until it is merged."""
 
     passages: int
     removed: int = 0
@@ -96,13 +90,8 @@ class ChangedCount(NamedTuple):
 def update_folder(folder: str | Path, output: str | Path | None, changes: Changes) -> ChangedCount:
     """Remove and add passages of a retriever folder, atomically.
 
-    What is tuned stays in the folder. Within a composite the index of a generator is merged, so that all
-    members are over one corpus.
-
-    Args:
-        folder: The retriever folder; of a link, the folder that it leads to.
-        output: The changed folder; an earlier retriever there is replaced; None: the folder itself.
-        changes: The changes.
+    Tuned options stay. Within a composite the index of a generator is merged, so that all members are over
+    one corpus. ``output`` None: the folder itself is changed.
     """
     if changes.add is None and not changes.remove and not changes.merge:
         raise ConfigError(
@@ -123,7 +112,7 @@ def update_folder(folder: str | Path, output: str | Path | None, changes: Change
     ):
         if hasattr(_class(root), "update") and not any(_members(read_spec(root))):
             return _update_own_form(root, new, changes)
-        copies = {new / path: source for source, path in write_packed(root, final, new).items()}
+        copies = {new / path: source for source, path in write_into(new, root, final).items()}
         try:
             _update_copy([*copies], replace(changes, merge=True))
             return ChangedCount(len(load_retriever(new, Opening("cpu")).corpus))
@@ -136,7 +125,7 @@ def update_folder(folder: str | Path, output: str | Path | None, changes: Change
 
 
 def _update_own_form(source: Path, target: Path, changes: Changes) -> ChangedCount:
-    """Change a folder whose kind has ``update``; its options and its members stay."""
+    """Its options and its members stay."""
     kind, spec = _class(source), read_spec(source)
     fields = {name: spec[name] for name in (*OPTIONS, *getattr(kind, "fields", ())) if name in spec}
     members, aside = target / MEMBERS, target.with_name(f"{target.name}.{MEMBERS}")
@@ -152,7 +141,6 @@ def _update_own_form(source: Path, target: Path, changes: Changes) -> ChangedCou
 
 
 def _update_copy(folders: Sequence[Path], changes: Changes) -> None:
-    """Change the retrievers, corpora and models of a self-contained copy."""
     removed = {}  # folder of a kind with ``update`` -> removed ids that it still holds; the others lose them
     for folder in filter(is_retriever, folders):
         kind = _class(folder)
@@ -194,7 +182,6 @@ def _with_corpora(folder: Path, spec: dict[str, Any]) -> Iterator[tuple[dict[str
 
 
 def _members(spec: dict[str, Any]) -> Iterator[Any]:
-    """The folders that a specification names, and the specifications that it embeds."""
     return (holder[key] for holder, key in member_keys(spec))
 
 

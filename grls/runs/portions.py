@@ -25,9 +25,10 @@ from grls.data.inputs.arguments import Count, fitted_argument
 from grls.data.types import Chain, Query
 from grls.data.types import Steps as Steps
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.io.files import PartCounts, counting, read_json, refuse_unwritable, sha256, write_json
+from grls.io.files import read_json, refuse_unwritable, sha256, write_json
 from grls.io.jsonl import read_jsonl, write_line
 from grls.io.progress import counted
+from grls.io.timing import PartCounts, counting
 from grls.io.work import GrowingFile, Record, all_done
 from grls.runs.results import Retrieved, as_hits, as_pairs, write_results
 from grls.runs.trec import chain_ranking, write_run

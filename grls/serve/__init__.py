@@ -7,6 +7,6 @@ A request becomes a job of a retriever's one thread. Jobs of one key are answere
 prints lines before anything is loaded, ``run`` listens, loads and serves until a signal, ``replicas``
 lets Ray Serve run several of these processes. ``worker`` is the thread, its queue and its jobs;
 ``served`` holds the opened retrievers and loads new versions; ``serving`` is the state that all addresses
-share. ``problems`` turns errors into responses, ``guards`` is the middleware, ``telemetry`` makes spans,
-``options`` are the options.
+share. ``problems`` turns errors into responses, ``guards`` is the middleware, ``options`` are
+the options.
 """

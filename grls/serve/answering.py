@@ -26,7 +26,6 @@ from grls.answer.kept import answer_record
 from grls.answer.riches.answerer import Riches, record_of
 from grls.answer.riches.keys import build_keys
 from grls.answer.writer import TextWriter
-from grls.api.streaming import deliver, deliver_error
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter
 from grls.data.types import Hit, Query
@@ -38,14 +37,22 @@ from grls.retrieve.base import Description, Retriever, has_log_probabilities
 from grls.retrieve.queries import queries_of
 from grls.serve.options import PROGRAMS, AnswerMethod, AnswerOptions
 from grls.serve.served import Version
-from grls.serve.worker import BatchKey, GivenUpError, Job, SearchJob, ShutdownError, Trace, Worker
+from grls.serve.worker import (
+    BatchKey,
+    GivenUpError,
+    Job,
+    SearchJob,
+    ShutdownError,
+    Worker,
+    deliver,
+    deliver_error,
+)
 
 
 class Answering:
     """Answers questions, one batch at a time.
 
-    ``watch`` is called after each batch with its number of questions and its seconds. ``trace`` makes the
-    trace of a question.
+    ``watch`` is called after each batch with its number of questions and its seconds.
     """
 
     def __init__(
@@ -53,13 +60,12 @@ class Answering:
         options: AnswerOptions,
         device: str,
         watch: Callable[[int, float], object] = lambda *_: None,
-        trace: Callable[[], Trace] | None = None,
     ):
         self.options = options
         self._loaded: Loaded | None = None
         self._riches: WeakKeyDictionary[Version, Riches] = WeakKeyDictionary()
         size = options.reader.batch_size
-        self.worker = Worker("grls-serve-answers", options.queue, size, watch, trace=trace)
+        self.worker = Worker("grls-serve-answers", options.queue, size, watch)
         assert options.model is not None
         with shared_models():
             if not options.is_remote:

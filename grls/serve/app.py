@@ -11,7 +11,6 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import PathConvertor, register_url_convertor
-from starlette.middleware import Middleware
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 import grls
@@ -53,10 +52,6 @@ def create_app(serving: Serving, hosts: frozenset[str] | None = None) -> FastAPI
     """
     options = serving.options
     middleware = guards(options, hosts, serving.metrics, serving.admin)
-    if serving.tracer is not None:
-        from grls.serve.telemetry import Traced  # late: it needs an extra
-
-        middleware.insert(0, Middleware(Traced, tracer=serving.tracer))
     app = FastAPI(
         title="grls",
         version=grls.__version__,

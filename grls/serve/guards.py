@@ -27,7 +27,8 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from grls.errors import DataError, Option, in_shell
-from grls.io.files import PARTS, PartCounts, named_lines
+from grls.io.files import named_lines
+from grls.io.timing import PARTS, PartCounts
 from grls.serve.options import RequestLimits, ServerOptions
 from grls.serve.problems import GONE, RefusalError, problem
 
@@ -275,7 +276,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
-_LOGS = ("grls", "uvicorn", "asyncio", "mcp", "opentelemetry")
+_LOGS = ("grls", "uvicorn", "asyncio", "mcp")
 
 
 def log_lines() -> None:

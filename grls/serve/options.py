@@ -17,8 +17,6 @@ from grls.io.recipes import list_texts, recipe_values
 
 ToolTransport = Literal["stdio", "http"]
 """The transport of the tools of an agent."""
-Telemetry = Literal["otlp"]
-"""The protocol by which spans are sent."""
 
 
 @dataclass(frozen=True)
@@ -237,7 +235,6 @@ class ServerOptions(NamedTuple):
         examples: File with queries to try; None: those of the data set beside a retriever.
         tools: Offer the tools of an agent at /mcp.
         url_field: The field of the metadata with the address of a passage, which the tools show.
-        telemetry: Send spans of requests by this protocol; None: none.
     """
 
     folders: tuple[str, ...]
@@ -249,7 +246,6 @@ class ServerOptions(NamedTuple):
     examples: str | None = None
     tools: bool = False
     url_field: str = URL
-    telemetry: Telemetry | None = None
 
     @property
     def most_requests(self) -> int:

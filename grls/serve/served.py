@@ -21,15 +21,16 @@ from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_qrels, read_queries
 from grls.errors import GrlsError
-from grls.io.files import PartCounts, Stamp, named_lines, noting_mapped, stamp
+from grls.io.files import Stamp, named_lines, noting_mapped, stamp
 from grls.io.progress import counted
+from grls.io.timing import PartCounts
 from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.spec import data_beside
 from grls.serve.options import ServerOptions
 from grls.serve.start import named_folders
-from grls.serve.worker import Trace, Worker
+from grls.serve.worker import Worker
 
 _GRACE = 1.0
 """Seconds for which an old version still takes the jobs of requests that had found it."""
@@ -67,7 +68,6 @@ class Opened(NamedTuple):
         parts: Returns the counts of a retriever, by its name.
         prepare: Called with each version before it answers; an error refuses the version.
         say: Called with a line for each folder that is open.
-        trace: Makes the trace of a job.
     """
 
     server: ServerOptions
@@ -75,7 +75,6 @@ class Opened(NamedTuple):
     parts: Callable[[str], PartCounts | None] = lambda _: None
     prepare: Callable[[Version], object] = lambda _: None
     say: Callable[[str], object] = lambda _: None
-    trace: Callable[[], Trace] | None = None
 
 
 def check_files(name: str, mapped: Mapping[Path, Stamp | None]) -> None:
@@ -108,7 +107,7 @@ class Version:
         wait = limits.seconds / 2 if limits.wait is None else limits.wait
         check = partial(check_files, name, mapped)  # no method: the worker would hold an old version
         thread, spent = f"grls-serve-{name}", options.parts(name)
-        self.worker = Worker(thread, limits.queue, limits.batch, watch, spent, wait, check, options.trace)
+        self.worker = Worker(thread, limits.queue, limits.batch, watch, spent, wait, check)
         self._hopping: dict[HopOptions, Retriever] = {}
 
     def retriever(self, hops: HopOptions | None) -> Retriever:

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -27,7 +26,7 @@ from grls.serve.options import URL, RequestLimits, ServerOptions
 from grls.serve.problems import GONE, RefusalError
 from grls.serve.served import Opened, Served, Version, open_served, queries_to_try, sampled_metadata
 from grls.serve.start import named_folders
-from grls.serve.worker import Job, Trace, Worker
+from grls.serve.worker import Job, Worker
 
 if TYPE_CHECKING:
     from grls.serve.answering import Answering
@@ -46,7 +45,6 @@ class Serving:
         answering: The language model, if there is one and it is loaded.
         ending: The server shuts down.
         reload: Loads a new version of a retriever.
-        tracer: Makes the spans of requests, an ``opentelemetry.trace.Tracer``.
     """
 
     options: ServerOptions
@@ -58,7 +56,6 @@ class Serving:
     answering: Answering | None = None
     ending: bool = False
     reload: Callable[[Served], Version] = Served.reload
-    tracer: Any = None
 
     @property
     def limits(self) -> RequestLimits:
@@ -75,16 +72,11 @@ class Serving:
         folder.
         """
         options, metrics = self.options, self.metrics
-        trace: Callable[[], Trace] | None = None
-        if self.tracer is not None:
-            from grls.serve.telemetry import job_trace  # late: it needs an extra
-
-            trace = partial(job_trace, self.tracer)
-        opened = Opened(options, metrics.batch, metrics.parts, say=say, trace=trace)
+        opened = Opened(options, metrics.batch, metrics.parts, say=say)
         if options.answer.model is not None:
             from grls.serve.answering import Answering  # late: a search does not need it
 
-            self.answering = Answering(options.answer, options.device, metrics.answers, trace)
+            self.answering = Answering(options.answer, options.device, metrics.answers)
             opened = opened._replace(prepare=self.answering.prepare)
         retrievers = open_served(opened, numbers)
         if options.url_field != URL:
@@ -135,12 +127,7 @@ def serving_to_load(options: ServerOptions) -> Serving:
     names = tuple(named_folders(options.folders))
     examples = () if options.examples is None else queries_to_try(options.examples)
     admin = read_admin_token(options.access.admin)
-    tracer: Any = None
-    if options.telemetry is not None:
-        from grls.serve.telemetry import otlp_tracer  # late: it needs an extra
-
-        tracer = otlp_tracer()
-    return Serving(options, admin=admin, examples=examples, loading=names, tracer=tracer)
+    return Serving(options, admin=admin, examples=examples, loading=names)
 
 
 def serving(request: Request) -> Serving:

@@ -19,25 +19,17 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from functools import cached_property, partial
-from itertools import takewhile
+from itertools import islice, takewhile
 from threading import Condition, RLock, Thread
 from time import perf_counter
 from typing import Any, NamedTuple, cast
 
-from grls.api.streaming import (
-    StreamedHop,
-    answer_together,
-    deliver,
-    deliver_error,
-    plan_hops,
-    stream_hops,
-    with_texts,
-)
+from grls.api.streaming import StreamedHop, plan_hops, stream_hops, with_texts
 from grls.data.filters import Filter
 from grls.data.types import Hit, Query
 from grls.errors import GrlsError
-from grls.io.files import Part, PartCounts, counting
 from grls.io.progress import reporting
+from grls.io.timing import Part, PartCounts, counting
 from grls.retrieve.base import JoiningPlan, LetsJoin, Plan, Retriever, RunsPlans, runner_of
 from grls.retrieve.hits import plan_search, search_hits
 
@@ -81,20 +73,37 @@ class ShutdownError(GrlsError):
         super().__init__("the server is shutting down; send the request to another one, or later.")
 
 
-class Trace:
-    """Is told what happens to a job; this one listens to nothing (see :mod:`grls.serve.telemetry`)."""
+def answer_together(requests: Sequence[Any], find: Callable[..., list[list[Hit]]], *options: Any) -> None:
+    """Answer requests by one search; where it fails, each alone, so that an error finds its request.
 
-    def begins(self) -> None:
-        """The job leaves the queue."""
+    A request has ``queries``, and a ``future`` that gets the hits of each. ``find`` takes queries and the
+    options.
+    """
+    try:
+        hits = iter(find([query for request in requests for query in request.queries], *options))
+        rankings = [list(islice(hits, len(request.queries))) for request in requests]
+    except Exception as error:  # whatever a retriever raises belongs to the caller
+        if len(requests) == 1:
+            deliver_error(requests[0].future, error)
+            return
+        for request in requests:
+            if not request.future.done():
+                answer_together([request], find, *options)
+        return
+    for request, ranking in zip(requests, rankings, strict=True):
+        deliver(request.future, ranking)
 
-    def encoded(self, seconds: float) -> None:
-        """An encoder has read for the batch of the job, for so many seconds until now."""
 
-    def hop(self, number: int) -> None:
-        """A hop is found, by its number from 1."""
+def deliver(future: Future[Any], result: object) -> None:
+    """Set a result, unless the future is cancelled or has one."""
+    if not future.done() and future.set_running_or_notify_cancel():
+        future.set_result(result)
 
-    def ends(self) -> None:
-        """The job is done, or withdrawn."""
+
+def deliver_error(future: Future[Any], error: BaseException) -> None:
+    """Set an error, unless the future is cancelled or has a result."""
+    if not future.done() and future.set_running_or_notify_cancel():
+        future.set_exception(error)
 
 
 class Job:
@@ -105,11 +114,9 @@ class Job:
         key: Jobs of one key form a batch; None: the job is a batch alone.
         future: Gets the result, or the error; cancelled when the client has gone.
         tries: The number of times that it was begun.
-        trace: Is told what happens to it.
         check: Called before a result is delivered; an error takes its place.
     """
 
-    trace = Trace()
     check: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(self, size: int = 1, key: Hashable = None):
@@ -145,10 +152,9 @@ class Worker:
         spent: PartCounts | None = None,
         wait: float = math.inf,
         check: Callable[[], object] = lambda: None,
-        trace: Callable[[], Trace] | None = None,
     ):
         self._name, self._most, self._batch, self._watch = name, most, batch, watch
-        self._wait, self._check, self._trace = wait, check, trace
+        self._wait, self._check = wait, check
         self._spent, self._joins = spent or PartCounts(), False
         self._waiting: deque[Job] = deque()
         self._changed = Condition()
@@ -178,9 +184,6 @@ class Worker:
             if seconds > self._wait:
                 raise LateError(min(_LONGEST, max(1, math.ceil(seconds - self._wait))))
             job.check = self._check
-            if self._trace is not None:
-                job.trace = trace = self._trace()
-                job.future.add_done_callback(lambda _: trace.ends())
             self._waiting.append(job)
             begun = sum(not job.future.done() for job in self._batch_jobs)
             self._present = max(self._present, len(self._waiting) + begun)
@@ -203,7 +206,6 @@ class Worker:
             while queries > 0 and self._waiting and self._waiting[0].key == key:
                 joined.append(self._waiting.popleft())
                 joined[-1].tries += 1
-                joined[-1].trace.begins()
                 queries -= joined[-1].size
         if joined:  # a search may go on for hours, so finished jobs are dropped
             self._batch_jobs[:] = [job for job in self._batch_jobs if not job.future.done()] + joined
@@ -293,7 +295,6 @@ class Worker:
         self._marked, self._joins = begun, False
         for job in batch:
             job.tries += 1
-            job.trace.begins()
         first = batch[0]
         try:
             self._check()
@@ -319,7 +320,7 @@ class Worker:
 
 
 class _JobCounts(PartCounts):
-    """Counts for a thread, and tells the traces of its jobs; ends their work once nobody waits for them."""
+    """Counts for a thread, and ends the work of its jobs once nobody waits for them."""
 
     def __init__(self, spent: PartCounts, jobs: Sequence[Job]):
         super().__init__()
@@ -327,12 +328,6 @@ class _JobCounts(PartCounts):
 
     def add(self, part: Part, seconds: float, tokens: int) -> None:
         self._spent.add(part, seconds, tokens)
-        for job in self._jobs if part == "encoder" and seconds else ():
-            job.trace.encoded(seconds)
-
-    def hop(self, number: int) -> None:
-        for job in self._jobs:
-            job.trace.hop(number)
 
     def step(self, *_: object) -> None:
         """End the work where the clients of all jobs have gone, or their time is up."""
@@ -378,7 +373,7 @@ class SearchJob(Job):
     def plans(self) -> list[Plan[list[Hit]]]:
         retriever, k, allow, pooled = self.batch_key
         lets = cast(LetsJoin, retriever)
-        plan = lets.plan if pooled else partial(plan_search, lets, tell=lambda hops: self.trace.hop(hops.hop))
+        plan = lets.plan if pooled else partial(plan_search, lets)
         return [plan(Query(str(n), text), k, allow) for n, text in enumerate(self.queries)]
 
     def finish(self, results: list[list[Hit]]) -> None:
@@ -450,7 +445,6 @@ class StreamJob(Job):
         if hop.number > self._sent:
             self.check()
             self._sent = hop.number
-            self.trace.hop(hop.number)
             self._emit(hop)
 
 

@@ -34,7 +34,6 @@ from grls.io.ending import quiet
 from grls.io.files import is_write_failure, refuse_foreign, refuse_unwritable
 from grls.io.option_errors import PlainParser, plain_error
 from grls.io.recipes import config_file
-from grls.train.chains.mining import MineNegatives
 from grls.train.core.checkpoints import (
     AtomicCheckpointIO,
     BestCheckpoint,
@@ -153,7 +152,6 @@ class TrainCLI(LightningCLI):
         parser.add_lightning_class_args(ModelCheckpoint, "last")
         parser.add_lightning_class_args(ConstrainedRecall, "recall")
         parser.add_lightning_class_args(QuoteRecall, "quotes")
-        parser.add_lightning_class_args(MineNegatives, "mine")
         parser.add_lightning_class_args(SaveModel, "save")
         parser.set_defaults(
             {

@@ -21,7 +21,7 @@ REQUIRED = "required"
 class TrainingStage(NamedTuple):
     """The classes of a stage, by their paths.
 
-    ``measured``: option groups of callbacks that measure on dev or mine negatives -> path of the
+    ``measured``: option groups of callbacks that measure on dev -> path of the
     callback. ``options``: default options of the stage, which the command line overrides.
     """
 
@@ -47,7 +47,7 @@ STAGES = {
     "chains": TrainingStage(
         "grls.train.chains.module.RetrieveChains",
         "grls.train.chains.data.ChainData",
-        {**_RECALL, "mine": "grls.train.chains.mining.MineNegatives"},
+        _RECALL,
     ),
     "riches": TrainingStage(
         "grls.train.riches.module.Interlace",

@@ -2,7 +2,7 @@
 
 ``options`` has the settings to try. ``step`` has what the steps share: the queries and their gold, and the
 journal of measurements, with which a killed run goes on. ``priors`` has the steps of rankings in one step:
-the weights of hybrid decoding, of rescoring, of a cross-encoder and of members, and the end of rankings; also
-of finished runs. ``hops`` has the steps of hops: their number, the onward model, the end of chains and their
-choice. ``run`` takes the steps of a folder, and writes their choices into it.
+weights, also of finished runs, and where to cut these. ``hops`` has the steps of hops: their number, the
+onward model, the end of chains and their choice. ``run`` takes the steps of a folder, and writes their
+choices into it.
 """

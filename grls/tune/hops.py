@@ -2,16 +2,14 @@
 
 A single step is one hop, so the choice between a single step and hops is one of the numbers tried. Few
 development queries mislead: of two settings whose recall differs by less than chance would make it, the
-simpler one is as good a guess, and costs less. So of all settings whose recall is within one standard error
-of the best one's (of the paired difference, query by query; Breiman et al. 1984, section 3.4.3), the fewest
-hops are chosen, and of those the highest recall. The onward model is learned with the temperature of the
-best setting of several hops, and tried with every number of hops.
+simpler one is as good a guess, and costs less. So of all settings within one standard error of the best
+recall (of the paired difference, query by query; Breiman et al. 1984, section 3.4.3), the fewest hops are
+chosen, and of those the highest recall. The onward model is learned with the temperature of the best setting
+of several hops, and tried with every number of hops.
 
-The shares of links come before that, with two hops: of those within one standard error of the best recall
-the nearest to what the folder has. What hops have found is remembered, and links come after it.
-
-For chains the bias on DONE and the choice of a chain are tried together. Of the settings within one standard
-error of the best set F1 the nearest to what the folder has is taken.
+The shares of links come first, with two hops; for chains, the bias on DONE and the choice of a chain are
+tried together. Of the settings within one standard error of the best, the nearest to what the folder has is
+taken. Links are added to what hops have found, which is cached.
 """
 
 from __future__ import annotations
@@ -20,15 +18,13 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import product
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from grls.errors import ConfigError
-from grls.evaluation.metrics.averages import mean
-from grls.evaluation.metrics.complete_recall import complete_recall
-from grls.evaluation.metrics.done_missing import done_missing
-from grls.evaluation.metrics.set_f1 import set_scores
+from grls.evaluation.metrics import complete_recall, means, recall_at, set_f1
 from grls.io.progress import Progress
 from grls.retrieve.hops.combine import expected_f1
 from grls.retrieve.hops.options import CHOICES, FEATURES, UNLABELLED, Choice, HopOptions
@@ -48,17 +44,12 @@ _UNLABELLED = ", the second of the weight 0.4"
 
 
 def learn_onward(seen: Sequence[SeenHop], gold: Sequence[Collection[str]]) -> Model | None:
-    """Learn the onward model: a logistic regression over the features of m hops of chains of Q queries.
+    """Learn the onward model: a logistic regression over the features of ``[m]`` hops of chains of ``[Q]``
+    queries.
 
-    A hop's label is the share of its hits that is gold and not yet in the chain; each hop counts alike. What
-    the model is worth cannot be seen on the queries that it was learned from (:func:`cross_validated`).
-
-    Args:
-        seen: ``[m]`` hops.
-        gold: ``[Q]`` ids of the gold passages.
-
-    Returns:
-        None where no hop finds a gold passage, or none finds another one.
+    A hop's label is the share of its hits that is gold and not yet in the chain; each hop counts alike. Its
+    worth cannot be seen on the queries that it was learned from (:func:`cross_validated`). None where no hop
+    finds a gold passage, or none finds another one.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
@@ -84,15 +75,10 @@ def cross_validated(
     gold: Sequence[Collection[str]],
     search: Callable[[Model, list[int]], list[Any]],
 ) -> list[Any] | None:
-    """The hits of each query with a model that was learned from the other four fifths of the queries.
+    """What ``search`` finds for each query with a model that was learned from the other four fifths of the
+    queries.
 
-    Args:
-        seen: ``[m]`` hops.
-        gold: ``[Q]`` ids of the gold passages.
-        search: Finds something for the queries of these numbers with a model.
-
-    Returns:
-        ``[Q]`` results of ``search``; None where there are too few queries, or a part has no model.
+    None where there are too few queries, or a part has no model.
     """
     if len(gold) < 2 * _FOLDS:
         return None
@@ -108,7 +94,6 @@ def cross_validated(
 
 
 def inner(tuning: Tuning) -> Any:
-    """The retriever of the hops of a folder."""
     if tuning.spec.get("kind") != "hops":
         return tuning.open()
     return tuning.open_member(tuning.spec["retriever"], "retriever", hop_by_hop=False)
@@ -118,12 +103,11 @@ class TriedHops(NamedTuple):
     """A setting and what it finds.
 
     Attributes:
-        hops: Number of hops.
         temperature: Of a hop's scores; None: the usual one.
         done: Whether DONE ends chains.
         recalls: Recall of each query.
         complete: Share of queries with all of their passages.
-        onward: The onward model, learned from all queries; None: none.
+        onward: The onward model, learned from all queries.
     """
 
     hops: int
@@ -135,16 +119,16 @@ class TriedHops(NamedTuple):
 
     @property
     def recall(self) -> float:
-        """The mean over the queries."""
         return float(np.mean(self.recalls))
 
     def rank(self) -> tuple[float, float]:
-        """Recall, then complete recall."""
         return self.recall, self.complete
 
 
 def tune_hops(tuning: Tuning) -> TuneChoice:
-    """Find shares of links, number of hops, temperature and use of DONE; before is the single step."""
+    """Find shares of links, number of hops, temperature and use of DONE; the value before is that of a single
+    step.
+    """
     hops = replace(tuning.hops, onward=None)
     usual = RankedHops(inner(tuning), replace(hops, done=True))
     tried: list[TriedHops] = []
@@ -192,7 +176,6 @@ def chosen_hops(tried: Sequence[TriedHops]) -> TriedHops:
 
 
 def _with_shares(tuning: Tuning, retriever: Any, hops: HopOptions) -> HopOptions:
-    """The hops with the shares of links that the queries choose."""
     grid, own = tuning.grid, (hops.named, hops.linked)
     counts = sorted({1, min(2, max(grid.hops))})
     linked = grid.linked if counts[-1] > 1 else ()
@@ -210,9 +193,7 @@ def chosen_shares(
     tried: Sequence[tuple[float, float, TriedHops]], own: tuple[float, float]
 ) -> tuple[float, float]:
     """Of the shares (of the first hop, of later ones) within one standard error of the best recall the
-    nearest to the folder's own.
-
-    Of equally near ones the higher recall decides, then what was tried first.
+    nearest to the folder's own; then the higher recall decides, then what was tried first.
     """
     best = max((setting for *_, setting in tried), key=TriedHops.rank)
     near = [pair for pair in tried if _as_good(pair[2], best)]
@@ -221,7 +202,6 @@ def chosen_shares(
 
 
 def _as_good(setting: TriedHops, best: TriedHops) -> bool:
-    """Whether a setting is within one standard error of the best one."""
     return best.recall - setting.recall <= paired_error(best.recalls, setting.recalls) + 1e-9
 
 
@@ -271,7 +251,6 @@ def _searched_with_onward(tuning: Tuning, retriever: Any, hops: HopOptions) -> l
 
 
 def _setting(tuning: Tuning, hops: HopOptions, counts: Sequence[int]) -> dict[str, Any]:
-    """The setting of a measurement."""
     return {
         "step": "hops",
         "hops": recorded(hops),
@@ -297,26 +276,18 @@ def _tried(
 
 
 def _quality(tuning: Tuning, rankings: Sequence[Sequence[Any]]) -> list[Any]:
-    """Recall of each query, and the share of complete ones."""
     gold, k = tuning.dev.gold, tuning.grid.k
     ids = [row[:k] for row in others(tuning.dev, ([hit.id for hit in hits] for hits in rankings))]
-    recalls = [
-        len(set(row) & set(relevant)) / len(set(relevant)) if relevant else 0.0
-        for row, relevant in zip(ids, gold, strict=True)
-    ]
-    return [recalls, complete_recall(ids, gold, [k])[f"complete_recall@{k}"]]
+    recalls = [recall_at(row, relevant, k) for row, relevant in zip(ids, gold, strict=True)]
+    return [recalls, means(complete_recall, ids, gold, ks=[k])[f"complete_recall@{k}"]]
 
 
 HOPS = Step("hops", tune_hops, lambda tuning: tuning.hops.steps == "ranked")
 
 
 class TriedEnd(NamedTuple):
-    """A setting and what it finds.
-
-    Attributes:
-        f1s: Set F1 of each development query.
-        stop: The stop rule, with a bias on DONE.
-        choose: How a chain is chosen.
+    """The set F1 of each development query with a stop rule (its bias on DONE included) and a choice of a
+    chain.
     """
 
     f1s: list[float]
@@ -325,8 +296,7 @@ class TriedEnd(NamedTuple):
 
     @property
     def f1(self) -> float:
-        """The mean over the queries."""
-        return mean(self.f1s)
+        return fmean(self.f1s)
 
     def __str__(self) -> str:
         options = (f"{name} {value:g}" for name, value in self.stop.options.items())
@@ -352,7 +322,7 @@ def _best_of(tried: Sequence[TriedEnd]) -> TriedEnd:
 def tune_chains(tuning: Tuning) -> TuneChoice:
     """Find the bias on DONE and the choice (:func:`chosen_end`); before is the folder's own setting.
 
-    The search remembers the chains, so another bias searches only for chains that have not been met.
+    Chains are cached, so another bias searches only for new ones.
     """
     hops, retriever = tuning.hops, inner(tuning)
     walk = HopsRetriever(retriever, replace(hops, choose="likeliest"))
@@ -389,7 +359,6 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
 def _measured_ends(
     tuning: Tuning, search: HopSearch, bias: float, choices: Sequence[Choice]
 ) -> list[TriedEnd]:
-    """Search with a bias, and print how good the chains of each choice are."""
     gold = [set(ids) for ids in tuning.dev.gold]
 
     def measure() -> dict[str, list[Any]]:
@@ -399,8 +368,8 @@ def _measured_ends(
         for choose in choices:  # set F1 of each query, and the share without DONE
             best = [expected_f1(chains) if choose == "expected-f1" else chains[0] for chains in chains_of]
             ids = others(tuning.dev, ([hit.id for hit in chain.hits] for chain in best))
-            f1s = [set_scores(row, relevant).f1 for row, relevant in zip(ids, gold, strict=True)]
-            measures[choose] = [f1s, done_missing([chain.done for chain in best])["done_missing"]]
+            f1s = [set_f1(row, relevant)["f1"] for row, relevant in zip(ids, gold, strict=True)]
+            measures[choose] = [f1s, fmean(not chain.done for chain in best)]
         return measures
 
     setting = {"step": "chains", "bias": bias, "choices": list(choices), "spec": _relevant(tuning.spec)}
@@ -409,7 +378,7 @@ def _measured_ends(
     for choose in choices:
         f1s, missing = measures[choose]
         ends.append(TriedEnd(f1s, search.stop.biased(bias), choose))
-        line = f"set F1 {100 * mean(f1s):5.1f}, DONE missing {100 * missing:4.1f} %"
+        line = f"set F1 {100 * fmean(f1s):5.1f}, DONE missing {100 * missing:4.1f} %"
         print(f"  {line}, {ends[-1]}", flush=True)
     return ends
 
@@ -418,7 +387,7 @@ CHAINS = Step("chains", tune_chains, lambda tuning: tuning.hops.steps == "dynami
 
 
 def _relevant(spec: dict[str, Any]) -> dict[str, Any]:
-    """The fields that chains depend on, beside the models."""
+    """Fields of a folder that its chains depend on, beside the models."""
     hops = {
         name: value for name, value in spec["hops"].items() if name not in (*StopRule().options, "choose")
     }

@@ -1,11 +1,11 @@
-"""Tuning what ranks in one step: weights of priors, of rescoring, of members; where rankings end."""
+"""Tuning what ranks in one step: weights of priors, of rescoring, of members; where runs end."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from time import perf_counter
 from typing import Any, cast
@@ -17,9 +17,7 @@ from grls.data.types import Chain, Hit
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError, DataError, Option
 from grls.evaluation.measures import RunDepth, ndcg
-from grls.evaluation.metrics.known_number import known_number
-from grls.evaluation.metrics.sequence_recall import sequence_recall
-from grls.evaluation.metrics.set_f1 import set_f1
+from grls.evaluation.metrics import known_number, means, sequence_recall, set_f1
 from grls.io.files import is_temporary
 from grls.io.progress import Progress, counted
 from grls.retrieve.base import ChainToContinue, DecodesHops, FindsChains
@@ -119,7 +117,6 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
 
 
 def _shown(priors: Sequence[WeightedSource]) -> str:
-    """The priors whose weight is not 0."""
     named = [f"{p.source.name} {p.weight:g} (T {p.divisor:g})" for p in priors if p.weight]
     return ", ".join(named) or "generator alone"
 
@@ -128,16 +125,12 @@ PRIORS = Step("priors", tune_priors)
 
 
 def can_rescore(tuning: Tuning) -> bool:
-    """Whether the folder has a generator that has learned to rescore."""
     generator = generator_within(tuning.open(rescore=0))
     return generator is not None and generator.rescore_input is not None
 
 
 def tune_rescoring(tuning: Tuning) -> TuneChoice:
-    """Find the weight of the scores of passages that a generator has read to their end.
-
-    One search serves all weights.
-    """
+    """One search serves all weights."""
     count = tuning.grid.rescore_passages
     opened = tuning.open(rescore=0)
     generator = generator_within(opened)
@@ -192,10 +185,7 @@ Reading = tuple[list[Hit], list[float]]
 
 
 def tune_cross_encoder(tuning: Tuning) -> TuneChoice:
-    """Find the number of passages that a cross-encoder reads, and the weight of its logits.
-
-    Of settings of equal quality the fewest passages are taken, then the smallest weight.
-    """
+    """Of settings of equal quality the fewest passages are taken, then the smallest weight."""
     grid = tuning.grid
     opened: Callable[[], Any] = cache(tuning.open)
     dev, k, name = _inputs(tuning, lambda: opened().corpus)
@@ -221,7 +211,6 @@ def tune_cross_encoder(tuning: Tuning) -> TuneChoice:
 
 
 def _readings(tuning: Tuning, opened: Callable[[], Any], dev: DevHops, depth: int) -> list[Reading]:
-    """The first passages of every dev query or hop, read by the cross-encoder."""
     queries = dev.queries
     readings: list[Reading] = []
     with Progress(len(queries), "tune with", "queries", shown=None) as bar:
@@ -260,7 +249,7 @@ CROSS_ENCODER = Step("rescoring", tune_cross_encoder)
 
 
 def tune_fusion(tuning: Tuning) -> TuneChoice:
-    """Find the weights of highest recall: steps of 0.1 that sum to one; of equal ones the most even."""
+    """The weights of highest recall: steps of 0.1 that sum to one; of equal ones the most even."""
     spec, file, k = tuning.spec, tuning.folder / MANIFEST, tuning.grid.k
     fusion = from_fields(Fusion, spec, file, "fusion")
     if fusion.method == "interleave":
@@ -311,36 +300,7 @@ def _member_answers(tuning: Tuning, number: int, member: Any, depth: int) -> lis
 FUSION = Step("fusion", tune_fusion)
 
 
-def tune_cut(tuning: Tuning) -> TuneChoice:
-    """Fit the cut; set F1 before is that of the whole rankings."""
-    spec, dev = tuning.spec, tuning.dev
-    depth = int(spec["depth"])
-
-    def search() -> list[Any]:
-        opened = tuning.open_member(spec["retriever"], "retriever")
-        return [as_pairs(hits) for hits in opened.retrieve(dev.queries, depth)]
-
-    stored = tuning.journal.measured({"step": "cut", "depth": depth, "named": spec["retriever"]}, search)
-    rankings = [as_hits(pairs) for pairs in stored]
-    size, after, _ = _fitted_cut(rankings, dev.gold)
-    before = set_f1([{hit.id for hit in hits} for hits in rankings], dev.gold)["f1"]
-    mean = sum(len(size.cut(hits).hits) for hits in rankings) / len(rankings)
-    return TuneChoice({"size": asdict(size)}, "set F1", before, after, f"{mean:.1f} passages a query")
-
-
-def _fitted_cut(rankings: Sequence[list[Hit]], gold: Sequence[Sequence[str]]) -> tuple[SetSize, float, float]:
-    """The cut fitted to rankings, its set F1 on them, and that with the known number of gold passages."""
-    size = SetSize.fit(rankings, gold)
-    fitted = set_f1([{hit.id for hit in size.cut(hits).hits} for hits in rankings], gold)["f1"]
-    known = known_number([[hit.id for hit in hits] for hits in rankings], gold)["f1_known_number"]
-    return size, fitted, known
-
-
-CUT = Step("cut", tune_cut)
-
-
 def refuse_untunable(fusion: Fusion) -> None:
-    """Refuse (ConfigError) a fusion that has no weights to find."""
     if fusion.method == "interleave":
         raise ConfigError(
             f"{Option('tune.runs')} finds weights, and interleaving takes none; choose "
@@ -362,19 +322,17 @@ def tune_run_weights(fusion: Fusion, dev: DevRuns, fuser: RunFusion, k: int) -> 
     def quality(tried: Fusion) -> tuple[float, float]:
         fused = fuser.fuse(dev.runs, tried).rankings
         ids = [[hit.id for hit in fused[query]] for query in dev.gold]
-        return sequence_recall(ids, gold, [k])[f"recall@{k}"], ndcg(ids, gold)
+        return means(sequence_recall, ids, gold, ks=[k])[f"recall@{k}"], ndcg(ids, gold)
 
     best, (recall, _) = tune_weights(len(dev.runs), fusion, quality)
     return best, recall
 
 
 def shown_weights(weights: Sequence[float] | None) -> str:
-    """Weights in a line."""
     return " ".join(f"{weight:g}" for weight in weights or ())
 
 
 def refuse_uncuttable(run: Run) -> None:
-    """Refuse (ConfigError) a run whose chains end already."""
     if run.steps == "dynamic":
         raise ConfigError(f"{run.path} is dynamic: its chains end by themselves. Cut a single or fixed run.")
 
@@ -382,18 +340,18 @@ def refuse_uncuttable(run: Run) -> None:
 def cut_run(run: Run, dev: DevRuns, name: str | None = None) -> tuple[Run, float, float, float]:
     """Fit a cut to the run of the same system for development queries, and cut a run with it.
 
-    ``name`` is what reports call the result; None: the name of the run, cut.
-
-    Returns:
-        The run, dynamic: its rankings are chains that are done; its passages a query; set F1 on the
-        development queries that the cut was fitted to; that with the known number of gold passages.
+    Returns the run, dynamic: its rankings are chains that are done; its passages a query; set F1 on the
+    development queries that the cut was fitted to; that with the known number of gold passages.
     """
     if not run.rankings:
         raise DataError("the run answers no query, so there is nothing to cut: retrieve again.", run.path)
     dev.refuse_shared_queries(run)
     start = perf_counter()
     rankings = [dev.runs[0].rankings[query] for query in dev.gold]
-    size, fitted, known = _fitted_cut(rankings, list(dev.gold.values()))
+    gold = list(dev.gold.values())
+    size = SetSize.fit(rankings, gold)
+    fitted = means(set_f1, [{hit.id for hit in size.cut(hits).hits} for hits in rankings], gold)["f1"]
+    known = means(known_number, [[hit.id for hit in hits] for hits in rankings], gold)["f1_known_number"]
     chains = {query: size.cut(hits) for query, hits in run.rankings.items()}
     cut = {query: hits[: len(chains[query].hits)] for query, hits in run.rankings.items()}
     mean = statistics.mean(len(chain.hits) for chain in chains.values())

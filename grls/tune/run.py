@@ -43,9 +43,8 @@ def tune_folder(
         opening: How the folder is opened.
         fingerprint: Of the retriever's models and corpus: measurements depend on it.
         options: Options (``search``, ``hops``) that are written into the folder, too; None: its own.
-        single: Tune the single step alone; hops that the folder stores stay as they are.
-        memory: Filled with what ranked hops have found, which the tuned folder finds again
-            (:attr:`Tuning.memory`).
+        single: Tune the single step alone; hops that the folder stores stay unchanged.
+        memory: Filled with what ranked hops have found.
     """
     path = followed(folder)
     with alone_in(path):  # what another run writes there meanwhile would be lost, or not be tuned for
@@ -74,7 +73,7 @@ def tune_folder(
                 raise ConfigError(
                     f"{path} has nothing to tune{' in a single step' if by_hops else ''}: priors (kind "
                     "hybrid), a generator that has learned to rescore, a cross-encoder (kind rescored), a "
-                    f"fusion's weights, a cut, or hops ({Option('hops.steps', 'dynamic', 'ranked')})."
+                    f"fusion's weights, or hops ({Option('hops.steps', 'dynamic', 'ranked')})."
                 )
             chosen = []
             for step in steps:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, own_corpus, passage_queries, read_split
 from grls.data.types import Passage, Query
 from grls.evaluation.measures import ndcg
-from grls.evaluation.metrics.averages import mean
-from grls.evaluation.metrics.sequence_recall import sequence_recall
+from grls.evaluation.metrics import recall_at
 from grls.io.work import GrowingFile
 from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
@@ -35,7 +35,7 @@ class TuneChoice(NamedTuple):
     Attributes:
         changes: Fields of the folder's ``grls.json``.
         before: Its value before, in [0, 1]: of the folder's own setting (fusion, chains), or of the ranking
-            without priors, rescoring or cut.
+            without priors or rescoring.
         after: Its value with the choice.
         words: The choice, in words.
     """
@@ -58,10 +58,7 @@ def paired_error(first: Sequence[float], second: Sequence[float]) -> float:
 class Step(NamedTuple):
     """A step of tuning, which the class of a kind names in ``tuned_by`` as ``module:name``.
 
-    Attributes:
-        name: Its name in what is printed.
-        tune: Measures on the development queries, and chooses.
-        applies: Whether a folder has what the step tunes.
+    ``applies`` says whether a folder has what the step tunes.
     """
 
     name: str
@@ -71,11 +68,9 @@ class Step(NamedTuple):
 
 @dataclass
 class Tuning:
-    """A folder under tuning.
+    """A folder under tuning; ``spec`` has what earlier steps have chosen.
 
-    Args:
-        spec: What stands in its ``grls.json``, with what earlier steps have chosen.
-        memory: The hits of hops, for :class:`~grls.retrieve.hops.retriever.RankedHops`.
+    ``memory`` are the hits of hops, for :class:`~grls.retrieve.hops.retriever.RankedHops`.
     """
 
     folder: Path
@@ -88,11 +83,10 @@ class Tuning:
 
     @property
     def hops(self) -> HopOptions:
-        """The hops that the folder stores; a single step where it stores none."""
         return stored_hops(self.spec, self.folder / MANIFEST) or USUAL_HOPS
 
     def open(self, **search: Any) -> Retriever:
-        """The retriever as it is so far, in a single step, with some options of search."""
+        """The retriever with all choices so far, in a single step, with some options of search."""
         opening = replace(self.opening, hop_by_hop=False)
         spec = self.spec
         if search:
@@ -120,7 +114,8 @@ _JSON = (dict, list, str, int, float, type(None))
 class Journal(GrowingFile):
     """Measurements by their settings, in a file as they come, so that a killed run goes on where it stopped.
 
-    The choices stand in the folder at the end, and the file is removed.
+    ``settings`` are those of all measurements, as JSON values. At the end the choices stand in the folder,
+    and the file is removed.
     """
 
     def __init__(self, path: str | Path, settings: dict[str, Any]):
@@ -128,7 +123,7 @@ class Journal(GrowingFile):
         self._known = {_key(record["of"]): record["found"] for record in self}
 
     def measured(self, setting: dict[str, Any], measure: Callable[[], Any]) -> Any:
-        """The measurement of a setting, of before or a new one; both are JSON values."""
+        """The measurement of a setting, from the file or new; both are JSON values."""
         key = _key(setting)
         if key not in self._known:
             values = measure()
@@ -160,26 +155,21 @@ class DevHops:
     own: Set[str] = frozenset()
 
     def quality(self, ids: Sequence[Sequence[str]], k: int) -> Quality:
-        """Recall and nDCG of the first k passages of each input."""
         ids = others(self, ids)
-        recall = sequence_recall(ids, self.gold, [k])[f"recall@{k}"]
+        recall = fmean(recall_at(*pair, k) for pair in zip(ids, self.gold, strict=True))
         if self.hops:
             hits = [len({*ranking[:k]} & {*names}) for ranking, names in zip(ids, self.gold, strict=True)]
             counts = [max(1, min(k, len({*names}))) for names in self.gold]
-            recall = mean(n / m for n, m in zip(hits, counts, strict=True))
+            recall = fmean(n / m for n, m in zip(hits, counts, strict=True))
         return Quality(recall, ndcg([ranking[:k] for ranking in ids], self.gold))
 
 
 @dataclass(frozen=True)
 class DevQueries:
-    """Q queries to tune on.
+    """Q queries to tune on: ``queries [Q]``, ``gold [Q]`` (ids).
 
-    Attributes:
-        split: Which queries.
-        queries: ``[Q]``.
-        gold: ``[Q]`` ids of the gold passages.
-        corpus: The corpus of the data set; None where it has none.
-        own: Ids of the queries that are passages (:func:`~grls.data.dataset.passage_queries`).
+    ``split`` names them; ``own`` are the ids of those that are passages
+    (:func:`~grls.data.dataset.passage_queries`).
     """
 
     data: str
@@ -191,14 +181,12 @@ class DevQueries:
 
     @classmethod
     def read(cls, data: str, split: str, limit: int | None = None) -> DevQueries:
-        """Read the queries of a split, or the first ``limit`` of them."""
         corpus = own_corpus(data)
         queries, qrels = read_split(data, split, corpus, limit)
         own = frozenset() if corpus is None else passage_queries(queries, qrels, corpus)
         return cls(data, split, queries, [gold_passages(query, qrels) for query in queries], corpus, own)
 
     def at_once(self) -> DevHops:
-        """Every gold passage from the query alone."""
         return DevHops(self.queries, [[] for _ in self.queries], self.gold, own=self.own)
 
     def by_hop(self, corpus: Corpus) -> DevHops:

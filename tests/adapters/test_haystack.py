@@ -9,7 +9,7 @@ import pytest
 from failing import raises
 
 from grls.api.opening import load
-from grls.api.searcher import HeldFolder, Searcher
+from grls.api.searcher import Searcher
 from grls.errors import ConfigError, DataError
 
 pytest.importorskip("haystack", reason="the extra haystack is not installed")
@@ -100,7 +100,7 @@ def test_a_pipeline_runs_it_and_is_saved_with_its_folder(searcher: Searcher, fol
 
 
 def test_a_retriever_that_will_go_is_no_part_of_a_saved_pipeline(searcher: Searcher) -> None:
-    component = HaystackRetriever(Searcher(searcher.retriever, HeldFolder()))
+    component = HaystackRetriever(Searcher(searcher.retriever))
     assert ids(component.run("stone")) == ["p4"]
     raises(ConfigError, "is temporary", component.to_dict)
 

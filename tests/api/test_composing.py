@@ -1,11 +1,11 @@
-"""Composites of searchers are those of folders; tuned as by the command; errors name the call."""
+"""Composites in memory are those of folders and commands; tuned as by the command; errors name the call."""
 
 import gc
-import os
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from composite_specs import COMPOSITES, written
@@ -19,6 +19,10 @@ from grls.data.dataset import gold_passages, read_split
 from grls.data.types import Hit
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, DataError, GrlsError
+from grls.retrieve.base import ranking_fingerprint, untuned_fingerprint
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.dense import DenseRetriever
+from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.spec import read_spec, write_checksums, write_link
 
 TEXTS = ["is the otter calm ?", "is the lynx quick ?", "is the heron proud ?"]
@@ -41,7 +45,6 @@ def test_a_hybrid_is_that_of_its_folder(kinds: Path) -> None:
     spec["priors"] = [{"retriever": "../dense", "weight": 0.5}, {"retriever": {"kind": "bm25"}}]
     by_hand = load(written(kinds / "plain-hybrid", spec))
     assert made.search(TEXTS, 4) == by_hand.search(TEXTS, 4)
-    same(made, load(made.folder))
 
 
 def test_hops_are_those_of_a_folder(kinds: Path) -> None:
@@ -63,20 +66,92 @@ def test_a_fusion_is_that_of_its_folder(kinds: Path) -> None:
 
 def test_what_is_rescored_is_that_of_its_folder(kinds: Path) -> None:
     made = load(kinds / "dense").rescored(kinds / "encoder", passages=3, weight=0.5)
-    assert made.search(TEXTS, 4) == load(kinds / "rescored").search(TEXTS, 4)
-    assert "fingerprint" in read_spec(made.folder)
+    same(made, load(kinds / "rescored"))
 
 
-def test_temporary_members_live_as_long_as_what_names_them(kinds: Path) -> None:
-    dense, bm25 = load(kinds / "dense"), load(kinds / "bm25")
-    inner = grls.fuse([dense, bm25], method="rrf")
-    folder = inner.folder
-    outer = inner.hops(max=2, temperature=0.01)
+MADE: dict[str, tuple[Callable[[Path, Path | None], Searcher], str]] = {
+    "hybrid": (
+        lambda kinds, out: load(kinds / "generative").with_priors(
+            load(kinds / "dense"), "bm25", weights=[0.5, 1.0], empty_weight=0.2, output=out
+        ),
+        "hybrid IN/generative --priors IN/dense bm25 --weights 0.5 1 --hybrid.empty_weight=0.2",
+    ),
+    "hops": (
+        lambda kinds, out: load(kinds / "generative").hops(3, "dynamic", chains=2, output=out),
+        "hops IN/generative --hops.steps=dynamic --hops.max=3 --hops.chains=2",
+    ),
+    "ranked": (
+        lambda kinds, out: load(kinds / "hybrid").hops(2, temperature=0.5, output=out),
+        "hops IN/hybrid --hops.steps=ranked --hops.max=2 --hops.temperature=0.5",
+    ),
+    "fusion": (
+        lambda kinds, out: grls.fuse([load(kinds / "ranked"), "bm25"], method="sum", depth=7, output=out),
+        "fusion IN/ranked bm25 --fusion.method=sum --depth=7",
+    ),
+    "chains": (
+        lambda kinds, out: grls.fuse([load(kinds / "hops"), kinds / "chains"], length="max", output=out),
+        "fusion IN/hops IN/chains --length=max",
+    ),
+    "rescored": (
+        lambda kinds, out: load(kinds / "fusion").rescored(kinds / "encoder", passages=3, output=out),
+        "rescored IN/fusion --model=IN/encoder --passages=3 --device=cpu",
+    ),
+}
+"""A composite of every kind that Python makes: the call, and the command."""
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_it_is_that_of_its_folder_its_copy_and_the_command(
+    name: str, kinds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In rankings, hops, what is said of it, and fingerprints."""
+    monkeypatch.chdir(kinds.parent)
+    (make, command), given = MADE[name], Path(kinds.name)
+    words = command.replace("IN", str(given)).split()
+    assert main(["index", *words, f"--output={tmp_path / 'command'}"]) == 0
+    made, written = make(given, None), make(given, tmp_path / "written")
+    assert read_spec(tmp_path / "written") == read_spec(tmp_path / "command")
+    monkeypatch.chdir(tmp_path)
+    made.save("saved")
+    for other in (written, *(load(tmp_path / place) for place in ("command", "written", "saved"))):
+        same(other, made)
+        assert other.describe() == made.describe()
+        assert ranking_fingerprint(other.retriever) == ranking_fingerprint(made.retriever)
+        assert untuned_fingerprint(other.retriever) == untuned_fingerprint(made.retriever)
+        assert list(other.stream(TEXTS[0])) == list(made.stream(TEXTS[0]))
+
+
+def test_what_is_in_memory_writes_nothing_and_holds_weights_once(
+    kinds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words, dense, generator = grls.BM25(kinds / "data"), load(kinds / "dense"), load(kinds / "generative")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for kind in (BM25Retriever, DenseRetriever, GenerativeRetriever):
+        monkeypatch.setattr(kind, "__init__", None)  # none is opened
+    monkeypatch.setattr("grls.io.files.atomic_folder", None)
+    hybrid: Any = generator.with_priors(dense, words).hops(2)
+    fused: Any = grls.fuse([hybrid, dense.hops(2), words], method="rrf")
+    assert fused.folder is None
+    by_hops, encoder, last = fused.retriever.members
+    assert by_hops.retriever.generator.model is generator.retriever.model
+    assert by_hops.retriever.priors[0].source.retriever is encoder.retriever is dense.retriever
+    assert by_hops.retriever.priors[1].source.retriever is last is words.retriever
+    before = [one.search(TEXTS, 3) for one in (generator, dense, words)]
+    assert fused.search(TEXTS, 3)
+    assert [one.search(TEXTS, 3) for one in (generator, dense, words)] == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_temporary_folder_lives_as_long_as_what_is_made_of_it(kinds: Path, tmp_path: Path) -> None:
+    dense = grls.BiEncoder(kinds / "bert").index(kinds / "data", device="cpu")
+    folder = dense.folder
+    assert folder is not None
+    outer = grls.fuse([dense, load(kinds / "bm25")], method="rrf").hops(max=2, temperature=0.01)
     expected = outer.search(TEXTS, 3)
-    del inner
+    del dense
     gc.collect()
     assert folder.is_dir()
-    assert load(outer.folder).search(TEXTS, 3) == expected
+    outer.save(tmp_path / "saved")
     stream = outer.stream(TEXTS[0])
     del outer
     gc.collect()
@@ -85,6 +160,7 @@ def test_temporary_members_live_as_long_as_what_names_them(kinds: Path) -> None:
     del stream
     gc.collect()
     assert not folder.exists()
+    assert load(tmp_path / "saved").search(TEXTS, 3) == expected
 
 
 LINKED = {
@@ -107,7 +183,7 @@ def test_an_output_holds_its_members_without_one(kinds: Path, tmp_path: Path) ->
     calls: dict[str, Callable[[Path | None], Searcher]] = {
         "hops": lambda out: words().hops(2, output=out),
         "fuse": lambda out: grls.fuse([dense, words(), words().hops(2)], method="sum", output=out),
-        "named": lambda out: grls.fuse([dense, str(held.folder)], output=out),
+        "named": lambda out: grls.fuse([dense, str(indexed.folder)], output=out),
         "priors": lambda out: generator.with_priors(words(), "bm25", output=out),
         "rescored": lambda out: words().rescored(kinds / "encoder", output=out),
         "nested": lambda out: grls.fuse([dense.hops(2), words()], output=tmp_path / "in").hops(
@@ -115,12 +191,11 @@ def test_an_output_holds_its_members_without_one(kinds: Path, tmp_path: Path) ->
         ),
         "below": lambda out: grls.fuse([dense, words().hops(2)], output=out and tmp_path / "in" / out.name),
     }
-    held = words()
+    indexed = grls.BiEncoder(kinds / "bert").index(kinds / "data", device="cpu")
     for name, make in calls.items():
         expected = save(make(None))
-        made = make(tmp_path / name)
+        made, folder = make(tmp_path / name), tmp_path / ("in/below" if name == "below" else name)
         assert made.search(TEXTS, 3) == expected, name
-        folder = made.folder
         del made
         gc.collect()  # what is temporary goes
         assert load(folder).search(TEXTS, 3) == expected, name
@@ -202,8 +277,9 @@ def test_a_data_set_and_a_split_are_queries_and_gold(kinds: Path, tmp_path: Path
     assert ".tmp" not in capsys.readouterr().out
     one = grls.fuse([dense, "bm25"], method="sum").tune(kinds / "data", "dev")
     other = grls.fuse([dense, "bm25"], method="sum").tune(*dev(kinds))
-    assert read_spec(one.folder)["weights"] == read_spec(other.folder)["weights"]
-    write_link(tmp_path / "run", one.folder)
+    one.save(tmp_path / "one")
+    assert read_spec(tmp_path / "one")["weights"] == read_spec(other.save(tmp_path / "other"))["weights"]
+    write_link(tmp_path / "run", tmp_path / "one")
     assert load(tmp_path / "run").tune(*dev(kinds)).folder == tmp_path / "run"
 
 
@@ -238,21 +314,21 @@ CALLS: list[tuple[Callable[[Searcher, Searcher], object], str]] = [
     (lambda a, b: grls.fuse([a, "gone"]), "fuse: members[1] names gone, but there is no retriever at gone:"),
     (
         lambda a, b: grls.fuse([b, a.hops(), grls.BM25(THREE[:2])]),
-        "is over kept/corpus.jsonl (3 passages) and members[2] BM25Retriever over the corpus of searchers[2]",
+        "members[0] BM25Retriever is over corpus (3 passages) and members[2] BM25Retriever over corpus (2 pa",
     ),
     (lambda a, b: a.rescored("no/such/model"), "no such folder: no/such/model. Run"),
     (lambda a, b: a.rescored("kept"), "rescored: cannot load a cross-encoder from 'kept': "),
     (lambda a, b: a.tune({"q": "otters"}, {"q": ["0"]}), "this retriever has nothing to tune: "),
     (
         lambda a, b: grls.fuse([a, b]).tune(*NO_GOLD),
-        "the passage id '9' is not in the corpus of a member of this",
+        "gold: query 'q': the passage id '9' is not in corpus, nor is any other",
     ),
     (lambda a, b: a.explain("otters"), "with queries in this retriever or beside it"),
     (
         lambda a, b: a.hops().search("otters", where="yaer>1"),
-        "no passage of the corpus of a member of this ret",
+        "no passage of corpus has the metadata field 'yaer'",
     ),
-    (lambda a, b: list(a.hops().stream("otters", allow=["9"])), "not in the corpus of a member of this ret"),
+    (lambda a, b: list(a.hops().stream("otters", allow=["9"])), "allow: a filter names the passage id '9'"),
     (
         lambda a, b: grls.BM25(["1 2", "3 4"], analyzer=Analyzer(stem=True)),
         "the language of the corpus cannot be guessed: give analyzer=Analyzer(language=…).",
@@ -280,7 +356,11 @@ def test_errors_name_a_folder_as_it_was_given(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path / "here")
     grls.BM25(THREE, output="../idx/bm25").hops(2, output="../idx/hops")
     (tmp_path / "idx" / "else").mkdir()
-    for given in ("../idx/bm25", "../idx/hops", "../idx/else/../bm25"):
-        told = r"no passage of \.\./idx/bm25/corpus\.jsonl"
+    for given, corpus in (
+        ("../idx/bm25", "../idx/bm25"),
+        ("../idx/hops", "../idx/bm25"),
+        ("../idx/else/../bm25", "../idx/else/../bm25"),
+    ):
+        told = rf"no passage of {re.escape(corpus)}/corpus\.jsonl"
         raises(GrlsError, told, load(Path(given)).search, "a", where="y>1")
-        raises(DataError, re.escape(f" {os.path.normpath(given)}"), load(Path(given)).explain, "otters")
+        raises(DataError, re.escape(f" {given}"), load(Path(given)).explain, "otters")

@@ -15,8 +15,8 @@ from failing import raises
 from small_data import tiny_bert
 
 import grls
-from grls.api.searcher import HeldFolder
 from grls.errors import ConfigError, WriteError
+from grls.io.files import TemporaryFolder
 
 TEXTS = ["otters eat fish", "owls hunt mice at night", "a bridge hangs from cables", "copper is a metal"]
 GOLD = {"0": ["0"], "1": ["1"]}
@@ -57,12 +57,13 @@ def test_a_path_is_read_from_any_working_directory(
     assert there.stdout.split() == ["1"]
 
 
-def test_a_temporary_folder_is_held_by_copies_and_not_pickled() -> None:
+def test_what_is_in_memory_or_temporary_is_not_pickled() -> None:
     made = grls.BM25(TEXTS)
-    stays = copy.deepcopy(made)
-    folder = made.folder
-    raises(ConfigError, r"temporary folder.*cannot be pickled.*save\(folder\)", pickle.dumps, made)
-    del made
+    updated = made.updated(remove=["3"])
+    for one in (made, made.hops(2), updated):
+        raises(ConfigError, r"temporary folder.*cannot be pickled.*save\(folder\)", pickle.dumps, one)
+    stays, folder = copy.deepcopy(updated), Path(str(updated.folder))
+    del one, updated
     gc.collect()
     assert stays.hops(2).search("owls")[0].id == "1"
     assert folder.is_dir()
@@ -125,11 +126,11 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 SCRIPT = """
-import sys, tempfile
-from grls.api.searcher import HeldFolder
+import os, sys, tempfile
+from grls.io.files import TemporaryFolder
 tempfile.tempdir = sys.argv[1]
-owner = HeldFolder()
-print(owner.path, flush=True)
+owner = TemporaryFolder()
+print(os.fspath(owner), flush=True)
 """
 
 
@@ -153,16 +154,4 @@ def test_a_forked_process_leaves_the_folders_of_its_parent(temporary: Path) -> N
 def test_a_place_that_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
     (temporary / "file").write_text("")
     monkeypatch.setattr("tempfile.tempdir", str(temporary / "file" / "below"))
-    raises(WriteError, r"cannot make a temporary folder.*TMPDIR", lambda: HeldFolder().path)
-
-
-def test_a_folder_that_cannot_be_filled_is_removed(temporary: Path) -> None:
-    def fill(path: Path) -> None:
-        (path / "half").write_text("")
-        raise WriteError("the disk is full.")
-
-    held = HeldFolder()
-    held.fill = fill
-    for _ in range(2):
-        raises(WriteError, "the disk is full", lambda: held.path)
-        assert [*temporary.rglob("half")] == []
+    raises(WriteError, r"cannot make a temporary folder.*TMPDIR", TemporaryFolder)

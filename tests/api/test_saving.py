@@ -15,12 +15,12 @@ from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.retrieve.build import Building, build
-from grls.retrieve.hub import pack_folder
+from grls.retrieve.compose import write
 from grls.retrieve.registry import KINDS as KINDS_KNOWN
 from grls.retrieve.registry import class_of
 from grls.retrieve.spec import read_spec, update_spec, write_link
 
-KINDS = ("bm25", "dense", "generative", "hybrid", "hops", "ranked", "fusion", "chains", "cut", "rescored")
+KINDS = ("bm25", "dense", "generative", "hybrid", "hops", "ranked", "fusion", "chains", "rescored")
 TEXTS = ["is the otter calm ?", "is the lynx quick ?", "is the heron proud ?"]
 
 
@@ -38,7 +38,7 @@ def paths(folder: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", ["hybrid", "ranked", "chains", "cut", "rescored"])
+@pytest.mark.parametrize("name", ["hybrid", "ranked", "chains", "rescored"])
 def test_a_copy_of_every_kind_opens_where_it_is_moved(kinds: Path, tmp_path: Path, name: str) -> None:
     original = load(kinds / name)
     saved = original.save(tmp_path / "saved")
@@ -89,14 +89,14 @@ def test_a_corpus_elsewhere_is_copied_alone(kinds: Path, tmp_path: Path) -> None
 
 def test_bm25_in_memory_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written_to: list[Path] = []
-    write = Corpus.write
+    write_corpus = Corpus.write
     monkeypatch.setattr(
-        Corpus, "write", lambda corpus, path: (written_to.append(path), write(corpus, path))[1]
+        Corpus, "write", lambda corpus, path: (written_to.append(path), write_corpus(corpus, path))[1]
     )
     bm25 = grls.BM25(TEXTS)
     saved = bm25.save(tmp_path / "saved")
     assert len(written_to) == 1
-    assert "path" not in vars(bm25.held_folder)  # no temporary folder was made
+    assert bm25.folder is None
     assert load(saved).search("otter", 4) == bm25.search("otter", 4)
     (tmp_path / "other" / "file").mkdir(parents=True)
     raises(ConfigError, "holds no grls.json", bm25.save, tmp_path / "other")
@@ -149,9 +149,9 @@ def test_what_would_be_lost_is_refused(kinds: Path, tmp_path: Path) -> None:
         before = sorted(tmp_path.rglob("*"))
         raises(GrlsError, said, call)
         assert sorted(tmp_path.rglob("*")) == before
-    raises(DataError, "no retriever here", pack_folder, tmp_path / "notes", tmp_path / "made")
+    raises(DataError, "no retriever here", write, tmp_path / "notes", tmp_path / "made")
     with pytest.raises(ConfigError):
-        pack_folder(tmp_path / "dense", tmp_path)
+        write(tmp_path / "dense", tmp_path)
 
 
 def test_what_a_multi_vector_retriever_reads_first_is_a_member(kinds: Path, tmp_path: Path) -> None:

@@ -79,7 +79,6 @@ def test_what_is_no_chain_has_no_hop(kinds: Path) -> None:
     query = QUERIES[0]
     for searcher in (
         grls.load(kinds / "generative"),
-        grls.load(kinds / "cut"),
         hops_of(kinds / "dense", steps="ranked", max=2),
         hops_of(kinds / "dense", steps="fixed", max=2, pool=True),
         hops_of(kinds / "generative", steps="dynamic", max=3, choose="expected-f1"),
@@ -145,9 +144,8 @@ def test_nothing_found_is_a_hop_without_a_passage(kinds: Path) -> None:
     assert (hop.hit, hop.chain, hop.last) == (None, (), True)
 
 
-@pytest.mark.parametrize("name", ["cut", "chains"])
-def test_what_is_known_as_a_whole_comes_passage_by_passage(kinds: Path, name: str) -> None:
-    searcher = grls.load(kinds / name, device="cpu")
+def test_what_is_known_as_a_whole_comes_passage_by_passage(kinds: Path) -> None:
+    searcher = grls.load(kinds / "chains", device="cpu")
     ((best, *_),) = searcher.retriever.retrieve_chains([QUERIES[0]])  # type: ignore[attr-defined]
     found = list(searcher.stream(QUERIES[0]))
     assert [hop.hit and hop.hit.id for hop in found] == [hit.id for hit in best.hits]

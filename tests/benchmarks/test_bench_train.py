@@ -15,7 +15,7 @@ from benchmarks.watching import Climb, HopRecall, Meter
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
-from grls.evaluation.metrics.sequence_recall import recall_at
+from grls.evaluation.metrics import recall_at
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.train.core.collate import IGNORED

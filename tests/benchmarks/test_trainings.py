@@ -14,7 +14,7 @@ def test_what_follows_is_an_option_of_the_command(
 ) -> None:
     ran: list[list[str]] = []
     monkeypatch.setattr(trainings, "grls", lambda command: ran.append(command) or 3)
-    more = ["--trainer.max_steps", "-1", "--data.mix.memorise_share", "[0.8, 0.3]"]
+    more = ["--trainer.max_steps", "-1", "--data.mix.pseudo_share", "[0.8, 0.3]"]
     assert main(["strategyqa", "retrieve", *more]) == 3
     layers = ["--config", "configs/retrieve.yaml", "--config", "configs/local/retrieve.yaml"]
     own = ["--data.data=data/strategyqa", "--model.generator.name_or_path=runs/strategyqa/memorise/model",

@@ -58,7 +58,7 @@ def test_what_is_tuned_is_what_the_folder_retrieves(
     measured = evaluate_run(f"{out}.jsonl", data, "train", ks=[2])
     assert f"{100 * measured['sequence_recall']['recall@2']:.1f}" == reached[2]
     info = info_of(out)
-    assert info.options["prior"] == ["bm25", relative(dense, folder)]
+    assert info.options["prior"] == ["bm25", dense.name]
     assert info.options["prior_weight"] == [prior["weight"] for prior in spec["priors"]]
     assert info.options["prior_temperature"] == [prior["temperature"] for prior in spec["priors"]]
     assert info.options["empty_weight"] == spec["empty_weight"]

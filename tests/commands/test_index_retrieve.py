@@ -190,7 +190,6 @@ def test_what_cannot_work_is_refused(
     data: Path, sentence: Path, dense: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     retrieval = ("retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", "--device=cpu")
-    near = ("prepare", "neighbours", f"--data={data}", f"--output={tmp_path / 'n'}", f"--retriever={dense}")
     index = ("index", f"--corpus={data}", f"--output={tmp_path / 'r'}")
     (tmp_path / "file").write_text("")
     unwritable = f"--output={tmp_path / 'file' / 'o'}"
@@ -200,7 +199,6 @@ def test_what_cannot_work_is_refused(
         ((*retrieval, "bm25", "--search.compile=true"), "bm25 has no such"),
         ((*retrieval, dense, "--search.compile=true"), "no step to compile"),
         ((*retrieval, dense, "--analyzer.stem=true"), "--analyzer is for bm25"),
-        ((*near, "--analyzer.stem=true"), "--analyzer is for bm25"),
         ((*retrieval, dense, best), "choose --hops.steps dynamic"),
         ((*retrieval, dense, best, dynamic), "needs log-probabilities of chains"),
         ((*retrieval, "bm25", dynamic), "bm25 never writes DONE"),

@@ -29,7 +29,7 @@ from grls.runs.portions import read_info
 from grls.runs.run import Run
 from grls.train.chains.data import RetrieverTeacher
 from grls.train.chains.examples import HopExample
-from grls.train.chains.mining import Proposals, Rescore
+from grls.train.chains.rescoring import Proposals, Rescore
 
 MODELS: dict[str, Any] = {"toy": tiny_bert, "multi-vector": tiny_colbert}
 
@@ -129,8 +129,6 @@ def test_it_teaches_proposes_and_finds_what_is_near_or_wrong(
 ) -> None:
     corpus = Corpus.read(place / "data")
     hop = HopExample([], (3,), 3, "is the otter kind ?", (0,), (0, 3), "seed")
-    near = [f"--data={place / 'data'}", f"--output={tmp_path / 'near.safetensors'}", "--device=cpu"]
-    assert main(["prepare", "neighbours", *near, f"--retriever={folder}", "--k=2"]) == 0
     (opinion,) = RetrieverTeacher(str(folder), corpus, None, 4, "cpu").opinions([hop])
     assert sum(opinion.values()) == pytest.approx(1)
     assert 0 not in opinion

@@ -13,9 +13,7 @@ from small_data import write_jsonl, write_small
 
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.dataset import gold_passages, read_split
 from grls.evaluation.evaluate import evaluate_run
-from grls.evaluation.metrics.set_f1 import set_f1
 from grls.retrieve.hops.stop import DoneByLogOdds
 from grls.retrieve.registry import load_retriever
 from grls.retrieve.spec import read_spec, relative, update_spec, write_spec
@@ -49,14 +47,6 @@ def fused(dense: Path, tmp_path: Path) -> Path:
     members = [relative(dense, folder), {"kind": "bm25", "corpus": relative(dense, folder)}]
     write_spec(folder, "fusion", {"members": members, "method": "sum"})
     return folder
-
-
-@pytest.fixture
-def cutting(dense: Path, tmp_path: Path) -> Path:
-    """A folder of kind cut that is not fitted yet."""
-    content = {"retriever": relative(dense, tmp_path / "cut"), "depth": 8}
-    write_spec(tmp_path / "cut", "cut", content)
-    return tmp_path / "cut"
 
 
 def tune(folder: Path, data: Path, *options: str) -> list[str]:
@@ -187,43 +177,21 @@ def test_the_weights_of_a_fusion(
     assert "interleaving has no weights to tune" in fails(capsys, *tune(fused, data))
 
 
-def test_where_rankings_are_cut(
-    data: Path, dense: Path, cutting: Path, tmp_path: Path, capsys: Capsys
-) -> None:
-    queries, qrels = read_split(data, "train")
-    asked = [str(cutting), f"--data={data}", f"--output={tmp_path / 'o'}", "--device=cpu", "--split=train"]
-    assert "where rankings end is not known yet" in fails(capsys, "retrieve", *asked)
-    assert main(tune(cutting, data)) == 0
-    out = capsys.readouterr().out
-    (gain,) = GAIN.findall(out)
-    gold = [set(gold_passages(query, qrels)) for query in queries]
-    whole = [{hit.id for hit in hits} for hits in load_retriever(dense).retrieve(queries, 8)]
-    assert gain[:3] == ("cut", "set F1", f"{100 * set_f1(whole, gold)['f1']:.1f}")
-    assert float(gain[3]) > float(gain[2])
-    measures = retrieved(cutting, data, tmp_path)
-    assert f"{100 * measures['set']['f1']:.1f}" == gain[3]
-    assert read_spec(cutting)["depth"] == 8
-
-
 def killed(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("kind", ["hybrid", "cut"])
 def test_a_killed_run_goes_on_and_the_folder_stays_until_the_end(
-    kind: str,
     data: Path,
     generative: Path,
     dense: Path,
-    cutting: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: Capsys,
 ) -> None:
-    folder = cutting if kind == "cut" else tmp_path / "hybrid"
-    if kind == "hybrid":
-        priors = [{"retriever": "bm25"}, {"retriever": relative(dense, folder)}]
-        write_spec(folder, "hybrid", {"generator": relative(generative, folder), "priors": priors})
+    folder = tmp_path / "hybrid"
+    priors = [{"retriever": "bm25"}, {"retriever": relative(dense, folder)}]
+    write_spec(folder, "hybrid", {"generator": relative(generative, folder), "priors": priors})
     grid = ["--grid.k=2", "--grid.prior_weights=[1]"]
     command = tune(
         folder, data, *grid, "--grid.empty_weights=[]", "--grid.done_biases=[0.1, 0.2]", "--limit=4"

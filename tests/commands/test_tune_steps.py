@@ -113,7 +113,6 @@ def test_the_weight_of_rescoring_is_tuned_on_every_hop(
 FOLDERS: dict[str, dict[str, Any]] = {
     "hops": {"retriever": "../generative", "hops": {"steps": "dynamic", "max": 2}},
     "fusion": {"members": ["../generative", "../dense"], "method": "rrf"},
-    "cut": {"retriever": "../generative", "depth": 6},
     "rescored": {"retriever": "../generative", "model": "../encoder", "passages": 4},
     "hybrid": {"generator": "../generative", "priors": [{"retriever": "../dense"}]},
 }
@@ -144,12 +143,11 @@ def test_queries_that_may_be_cut_are_cut_in_tuning(kinds_here: Path, kind: str) 
     assert main(["retrieve", "r", *given]) == 0
 
 
-@pytest.mark.parametrize("kind", ["cut", "fusion"])
 def test_a_killed_run_does_not_go_on_with_another_search(
-    kinds_here: Path, kind: str, monkeypatch: Patch, capsys: Capsys
+    kinds_here: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
-    """Rescoring is no step of these kinds: its weight is an option of the search, as any other."""
-    write_spec("r", kind, FOLDERS[kind])
+    """Rescoring is no step of a fusion: its weight is an option of the search, as any other."""
+    write_spec("r", "fusion", FOLDERS["fusion"])
     with monkeypatch.context() as patch:
         patch.setattr("grls.tune.run.update_spec", Mock(side_effect=KeyboardInterrupt))
         assert main(tuned("data")) == 130

@@ -15,17 +15,10 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
 from grls.data.types import Chain, Hit, Passage, Query, Steps
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.evaluation.evaluate import (
-    FoundByHops,
-    evaluate_results,
-    evaluate_run,
-    format_report,
-    scores_by_type,
-    types_of,
-)
+from grls.evaluation.evaluate import evaluate_results, evaluate_run, format_report, types_of
 from grls.evaluation.examples import format_examples
 from grls.evaluation.measures import measure_names
-from grls.evaluation.metrics.path_match import Accepted
+from grls.evaluation.metrics import Accepted
 from grls.evaluation.misses import KINDS, miss_kinds
 from grls.evaluation.significance import compare_runs
 from grls.runs.portions import RunInfo, fingerprint_queries, info_file, write_info
@@ -185,9 +178,9 @@ def test_what_kind_of_miss(hits, free, kind, tmp_path):
     assert kind is None or f"{kind.replace('_', ' '):<22}   100.0" in format_report(report)
     bare = Corpus.from_passages([Passage(name, "text") for name in titles])
     assert "misses" not in evaluate_results(run, queries, qrels, bare)
-    either = miss_kinds(queries[:1], [hits], [Accepted([["x", "y"], ["a", "b"]], free)], corpus)
-    assert either is not None
-    assert (sum(either[name] for name in KINDS) == 0) == (kind is None or hits[:2] == ["x", "y"])
+    both = {"q": Accepted([["x", "y"], ["a", "b"]], free)}
+    either = miss_kinds(queries[:1], {"q": hits}, both, corpus)["q"]
+    assert (sum(either.values()) == 0) == (kind is None or hits[:2] == ["x", "y"])
 
 
 def test_evidence_that_the_corpus_lacks_is_not_found(tmp_path):
@@ -627,12 +620,20 @@ def query(name: str, kind: object) -> Query:
     return Query(name, name, metadata=json.dumps({"type": kind} if kind is not None else {}))
 
 
+def by_type(queries: list[Query], gold: list[list[str]], chains: list[list[str]], k: int) -> dict:
+    """The scores by type of chains whose order is their gold's, where a query has evidence."""
+    corpus = Corpus.from_passages([Passage(name, name) for name in "qstuvwxyz"])
+    asked = {query.id: ranked(*ids) for query, ids in zip(queries, chains, strict=True)}
+    run = Run.of(chains={name: Chain(tuple(hits), -1.0, True) for name, hits in asked.items()})
+    qrels = {query.id: dict.fromkeys(names, 1) for query, names in zip(queries, gold, strict=True)}
+    return evaluate_results(run, queries, qrels, corpus, ks=[k])["by_type"]
+
+
 def test_each_type_has_its_own_means() -> None:
     queries = [query("a", "bridge"), query("b", "comparison"), query("c", "bridge"), query("d", None)]
-    ids = [["x"], ["y", "z"], ["w"], ["v"]]
-    gold = [["x", "u"], ["y", "z"], ["w"], ["v"]]
-    found = scores_by_type(queries, ids, gold, [2], ids)
-    assert found == {
+    found = by_type(queries, [["x", "u"], ["y", "z"], ["w"], ["v"]], [["x"], ["y", "z"], ["w"], ["v"]], 2)
+    hops = ("H1", "H2", "exact_set")
+    assert {kind: {n: v for n, v in values.items() if n not in hops} for kind, values in found.items()} == {
         "bridge": pytest.approx(
             {"queries": 2, "recall@2": 0.75, "complete_recall@2": 0.5}
             | {"set_f1": (2 / 3 + 1) / 2, "f1_known_number": (2 / 3 + 1) / 2}
@@ -649,13 +650,13 @@ def test_one_type_or_too_many_are_none() -> None:
 
 
 def test_each_type_has_its_own_hits_of_hops_exact_sets_and_exact_chains() -> None:
-    kinds = ("bridge", "comparison", "bridge", "comparison")
-    queries = [query(name, kind) for name, kind in zip("abcd", kinds, strict=True)]
     gold = [["x", "u"], ["y"], ["w", "v"], ["z"]]
-    chains = [["x", "u"], ["y", "q"], ["v", "w"], ["z"]]
-    paths = [Accepted([gold[0]]), None, Accepted([gold[2]]), None]
-    found = scores_by_type(queries, chains, gold, [1], chains, FoundByHops(chains, gold, paths))
-    assert found is not None
+    known = (gold[0], (), gold[2], ())
+    queries = [
+        query(name, "bridge" if name in "ac" else "comparison")._replace(evidence=tuple(evidence))
+        for name, evidence in zip("abcd", known, strict=True)
+    ]
+    found = by_type(queries, gold, [["x", "u"], ["y", "q"], ["v", "w"], ["z"]], 1)
     bridge, comparison = found["bridge"], found["comparison"]
     assert [bridge[name] for name in ("H1", "H2", "exact_set", "exact_chain")] == [1.0, 1.0, 1.0, 0.5]
     assert [comparison[name] for name in ("H1", "exact_set")] == [1.0, 0.5]

@@ -13,59 +13,69 @@ from fixture_types import Patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import grls.evaluation.metrics as metrics_package
 from grls.errors import ConfigError, DataError
+from grls.evaluation import hugging_face
+from grls.evaluation.answers import attributed, hypothesis, joined
+from grls.evaluation.graph import problem_from_texts
 from grls.evaluation.measures import mean_values
-from grls.evaluation.metrics.answer_recall import contains_answer, padded_tokens
-from grls.evaluation.metrics.autoais import attributed, hypothesis, premise
-from grls.evaluation.metrics.complete_recall import complete_recall
-from grls.evaluation.metrics.exact_chain import exact_chain
-from grls.evaluation.metrics.graph_success import problem_from_texts
-from grls.evaluation.metrics.hop_hits import hop_hits
-from grls.evaluation.metrics.known_number import known_number, known_number_f1
-from grls.evaluation.metrics.path_match import Accepted, path_match
-from grls.evaluation.metrics.seen_unseen import seen_unseen
-from grls.evaluation.metrics.sequence_recall import sequence_recall
-
-FOLDER = Path(metrics_package.__file__).parent
+from grls.evaluation.metrics import (
+    Accepted,
+    complete_recall,
+    contains_answer,
+    exact_chain,
+    hop_hits,
+    known_number,
+    means,
+    padded_tokens,
+    path_match,
+    seen_unseen,
+    sequence_recall,
+)
 
 
 def test_sequence_recall_is_averaged_over_queries():
     retrieved = [["a", "x", "b", "c"], ["x", "y"], []]
     gold = [["a", "b", "c"], ["y"], ["z"]]
-    assert sequence_recall(retrieved, gold, [1, 2, 10]) == pytest.approx(
+    assert means(sequence_recall, retrieved, gold, ks=[1, 2, 10]) == pytest.approx(
         {"recall@1": (1 / 3 + 0 + 0) / 3, "recall@2": (1 / 3 + 1 + 0) / 3, "recall@10": (1 + 1 + 0) / 3}
     )
-    assert sequence_recall([["a", "a", "b"]], [["a", "b"]], [2, 3]) == {"recall@2": 0.5, "recall@3": 1.0}
-    assert sequence_recall([["a"], ["b"]], [["a"], []], [1]) == {"recall@1": 0.5}
+    assert means(sequence_recall, [["a", "a", "b"]], [["a", "b"]], ks=[2, 3]) == {
+        "recall@2": 0.5,
+        "recall@3": 1.0,
+    }
+    assert means(sequence_recall, [["a"], ["b"]], [["a"], []], ks=[1]) == {"recall@1": 0.5}
 
 
 def test_hits_of_each_hop_count_the_queries_that_have_so_many_gold_passages():
     retrieved = [["a", "x"], ["b", "b", "c"], ["x"]]
     gold = [["a", "b"], ["c", "b", "d"], ["y"]]
-    assert hop_hits(retrieved, gold) == pytest.approx({"H1": 2 / 3, "H2": 0.0, "H3": 1.0})
-    assert hop_hits(retrieved, gold, 1) == pytest.approx({"H1": 2 / 3})
-    assert hop_hits([["a"]], [["a", "b", "c"]]) == {"H1": 1.0}
-    assert hop_hits([["a"]], [[]]) == {}
+    assert means(hop_hits, retrieved, gold) == pytest.approx({"H1": 2 / 3, "H2": 0.0, "H3": 1.0})
+    assert means(hop_hits, retrieved, gold, limit=1) == pytest.approx({"H1": 2 / 3})
+    assert means(hop_hits, [["a"]], [["a", "b", "c"]], limit=1) == {"H1": 1.0}
+    assert means(hop_hits, [["a"]], [[]]) == {}
 
 
 def test_exact_chains_have_the_right_passages_and_the_right_end():
     retrieved = [["a", "b"], ["b", "a"], ["a", "b", "c"], []]
     gold = [["a", "b"], ["a", "b"], ["a", "b"], ["a"]]
     order = [Accepted([["a", "b"]]), Accepted([["a", "b"]]), Accepted([["a", "b"]]), None]
-    assert exact_chain(retrieved, gold, order) == pytest.approx({"exact_set": 0.5, "exact_chain": 1 / 3})
+    assert means(exact_chain, retrieved, gold, order) == pytest.approx(
+        {"exact_set": 0.5, "exact_chain": 1 / 3}
+    )
     free = [some and some._replace(any_order=True) for some in order]
-    assert exact_chain(retrieved, gold, free)["exact_chain"] == pytest.approx(2 / 3)
-    assert "exact_chain" not in exact_chain(retrieved, gold)
+    assert means(exact_chain, retrieved, gold, free)["exact_chain"] == pytest.approx(2 / 3)
+    assert "exact_chain" not in means(exact_chain, retrieved, gold)
 
 
 def test_the_known_number_ends_a_list_after_as_many_passages_as_are_gold():
     retrieved = [["a", "x", "b"], ["b", "b", "a"], ["a"], ["x", "c"], []]
     gold = [["a", "b"], ["a", "b", "b"], ["a", "b"], ["c"], ["c"]]
     scores = [1 / 2, 1.0, 2 / 3, 0.0, 0.0]  # the second counts distinct passages, the third is too short
-    assert [known_number_f1(*pair) for pair in zip(retrieved, gold, strict=True)] == pytest.approx(scores)
-    assert known_number(retrieved, gold) == {"f1_known_number": pytest.approx(sum(scores) / 5)}
-    assert known_number_f1(["a"], []) == 0.0
+    assert [
+        known_number(*pair)["f1_known_number"] for pair in zip(retrieved, gold, strict=True)
+    ] == pytest.approx(scores)
+    assert means(known_number, retrieved, gold) == {"f1_known_number": pytest.approx(sum(scores) / 5)}
+    assert known_number(["a"], []) == {"f1_known_number": 0.0}
 
 
 @given(
@@ -74,13 +84,14 @@ def test_the_known_number_ends_a_list_after_as_many_passages_as_are_gold():
 )
 def test_the_known_number_is_r_precision_where_the_list_is_long_enough(ids, gold):
     qrels = {"q": dict.fromkeys(gold, 1)}
-    assert known_number_f1(ids, gold) == pytest.approx(mean_values(["Rprec"], {"q": ids}, qrels)["Rprec"])
+    expected = mean_values(["Rprec"], {"q": ids}, qrels)["Rprec"]
+    assert known_number(ids, gold) == {"f1_known_number": pytest.approx(expected)}
 
 
 def test_complete_recall_wants_every_gold_passage():
     retrieved = [["a", "x", "b"], ["b", "a"], ["a"], []]
     gold = [["a", "b"], ["a", "b", "b"], ["a", "b"], ["a"]]
-    assert complete_recall(retrieved, gold, [3, 1, 2]) == {
+    assert means(complete_recall, retrieved, gold, ks=[3, 1, 2]) == {
         "complete_recall@1": 0.0, "complete_recall@2": 0.25, "complete_recall@3": 0.5,
     }  # fmt: skip
 
@@ -99,20 +110,20 @@ def test_complete_recall_wants_every_gold_passage():
     (["a"], [], False, False),
 ])  # fmt: skip
 def test_path_match_is_the_path_first_in_an_accepted_order(retrieved, paths, any_order, matched):
-    assert path_match([retrieved], [Accepted(paths, any_order)]) == {"path_match": float(matched)}
-    halved = path_match([retrieved, ["z"]], [Accepted(paths, any_order), Accepted([["y"]])])
+    assert path_match(retrieved, Accepted(paths, any_order)) == {"path_match": float(matched)}
+    halved = means(path_match, [retrieved, ["z"]], [Accepted(paths, any_order), Accepted([["y"]])])
     assert halved == {"path_match": matched / 2}
 
 
 def test_cutoffs_below_one_and_no_query_are_refused():
-    raises(ConfigError, r"at least 1, got \[0, 5\]", sequence_recall, [["a"]], [["a"]], [0, 5])
-    raises(DataError, "no query", sequence_recall, [], [], [1])
+    raises(ConfigError, r"at least 1, got \[0, 5\]", sequence_recall, ["a"], ["a"], [0, 5])
+    raises(DataError, "no query", means, sequence_recall, [], [])
 
 
 def test_seen_unseen_averages_each_kind_over_the_queries_that_have_it():
     retrieved = [["s1", "u1"], ["u2", "s1"], ["x"]]
     gold = [["s1", "s2", "u1"], ["u2"], ["u3"]]
-    assert seen_unseen(retrieved, gold, {"s1", "s2"}, [1, 2]) == pytest.approx(
+    assert means(seen_unseen, retrieved, gold, seen={"s1", "s2"}, ks=[1, 2]) == pytest.approx(
         {
             "seen_recall@1": 1 / 2,
             "seen_recall@2": 1 / 2,
@@ -123,7 +134,7 @@ def test_seen_unseen_averages_each_kind_over_the_queries_that_have_it():
             "all_unseen_queries": 2,
         }
     )
-    assert seen_unseen([["a"]], [["a"]], [], [1]) == {
+    assert means(seen_unseen, [["a"]], [["a"]], seen=[], ks=[1]) == {
         "seen_recall@1": None, "seen_queries": 0, "unseen_recall@1": 1.0, "unseen_queries": 1,
         "all_unseen_queries": 1,
     }  # fmt: skip
@@ -173,7 +184,7 @@ def test_autoais_asks_what_follows_from_the_evidence_joined():
         ("It was Ann.\nIt was.", "The answer to the question 'who' is 'Ann'"),
         ("blue", "The answer to the question 'what' is 'red'"),
     ]
-    assert premise([]) == ""
+    assert joined([]) == ""
     assert hypothesis("q?", "a") == "The answer to the question 'q?' is 'a'"
 
 
@@ -240,7 +251,7 @@ CALLS = {
 }  # fmt: skip
 
 
-def test_every_metric_file_loads_by_path_without_a_network(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_every_metric_loads_by_its_name_without_a_network(tmp_path: Path, monkeypatch: Patch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a metric reached for the network")
 
@@ -248,8 +259,9 @@ def test_every_metric_file_loads_by_path_without_a_network(tmp_path: Path, monke
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setattr(evaluate.config, "HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.setattr(sys, "path", sys.path[:])
-    assert {file.stem for file in FOLDER.glob("*.py")} - {"__init__", "averages"} == CALLS.keys()
+    assert hugging_face.METRICS.keys() == CALLS.keys()
     nli = str(nli_models.classifier(tmp_path / "nli"))
     for name, (arguments, expected) in CALLS.items():
-        metric = evaluate.load(str(FOLDER / f"{name}.py"), cache_dir=str(tmp_path / "cache"))
+        metric = evaluate.load(hugging_face.__file__, name, cache_dir=str(tmp_path / "cache"))
         assert metric.compute(**{k: nli if v == NLI else v for k, v in arguments.items()}) == expected, name
+    raises(ConfigError, "one of sequence_recall, ", evaluate.load, hugging_face.__file__)

@@ -59,7 +59,6 @@ def _preparing() -> list[tuple[str, ...]]:
         ("prepare beir", "prepare", "beir", "--raw=IN/data", "--out=OUT"),
         ("prepare texts", "prepare", "texts", "--raw=IN/texts", "--out=OUT", "--least_words=5",
          "--shares=[0.3, 0.3, 0.3]"),
-        ("prepare neighbours", "prepare", "neighbours", DATA, "--retriever=IN/bm25", "--k=2", MADE),
         ("prepare propositions", "prepare", "propositions", DATA, "--model=IN/llama", "--max_new_tokens=20",
          "--batch_size=2", CPU, MADE),
         ("prepare pseudo-queries", "prepare", "pseudo-queries", DATA, "--model=IN/generator/model",
@@ -82,8 +81,7 @@ def _indexing() -> list[tuple[str, ...]]:
         ("index rescored", "index", "rescored", "IN/bm25", "--model=IN/encoder", MADE),
         ("index hybrid", "index", "hybrid", "IN/generative", prior, MADE),
         ("index hops", "index", "hops", "IN/generative", "--hops.steps=fixed", "--hops.max=2", MADE),
-        ("index cut", "index", "cut", "IN/dense", "--depth=4", MADE),
-        ("index split", "index", "split", "IN/generative", "--processes=false", MADE),
+        ("index split", "index", "split", "IN/generative", MADE),
         ("index update to another", "index", "update", "IN/generative", *ids, "--merge=true", MADE),
     ]  # fmt: skip
 
@@ -143,7 +141,7 @@ def _changing() -> list[Command]:
     tune = ("tune", "OUT", DATA, TRAIN, "--limit=6", CPU, "--grid.prior_weights=[1.0]", "--grid.hops=[1, 2]")
     tuned = {
         "hybrid": ("generative", "dense"), "hops": ("generative",), "fusion": ("bm25", "dense"),
-        "cut": ("dense",), "rescored": ("dense", "encoder"),
+        "rescored": ("dense", "encoder"),
     }  # fmt: skip
     made = [
         Command(f"tune {kind}", partial(_line, tune), copied=(kind, *members))

@@ -32,7 +32,7 @@ from grls.retrieve.registry import Opening, load_retriever
 ROUNDING = 1e-4
 KINDS = (
     "bm25", "dense", "sparse", "multi-vector", "generative", "changed", "spans", "prefixes", "hybrid", "hops",
-    "fusion", "chains", "cut", "rescored",
+    "fusion", "chains", "rescored",
 )  # fmt: skip
 ASKED = [query.text for query in queries()]
 WORDS = ["is", "the", *ANIMALS, "calm", "quick", "something", "if", "then", "it"]

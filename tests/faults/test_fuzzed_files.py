@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from grls.errors import ConfigError, GrlsError, IndexFormatError
 from grls.index import Segment, load_index
 from grls.index.array import describe_arrays
-from grls.index.corpus_check import check_index
+from grls.index.index_check import check_index
 
 MOST_BYTES = 64 * 2**20
 """Of memory, for indexes of a few kilobytes; loading also fills caches of NumPy."""

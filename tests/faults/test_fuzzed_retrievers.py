@@ -31,7 +31,7 @@ ASKED = [query.text for query in queries()[:2]]
 
 KINDS = (
     "bm25", "dense", "sparse", "multi-vector", "generative", "stored", "changed", "spans", "hybrid", "hops",
-    "fusion", "chains", "cut", "rescored", "link", "embedded",
+    "fusion", "chains", "rescored", "link", "embedded",
 )  # fmt: skip
 
 

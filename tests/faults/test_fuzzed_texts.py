@@ -18,7 +18,6 @@ from grls.answer.ralm.reranker import example_settings, read_examples
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.dataset import any_order, check_data, proofs_of, read_qrels, read_queries, read_split
-from grls.data.neighbours import Neighbours
 from grls.data.types import Chain, Hit
 from grls.evaluation.answers import read_answers, write_answers
 from grls.fitting.journal import FitJournal as Steps
@@ -98,12 +97,6 @@ def steps(file: Path) -> Any:
             journal.close()
 
 
-def near(file: Path) -> Any:
-    corpus = Corpus.read(file.parent / "data")
-    kept = Neighbours.read(file, corpus)
-    return [[corpus.ids([number]) for number in kept.of(row)] for row in range(len(corpus))]
-
-
 FORMS = {
     "trec": Form("run.trec", changed_bytes, run_of),
     "results": Form("results.jsonl", changed_records, run_of),
@@ -125,7 +118,6 @@ FORMS = {
     "measurements": Form("measurements.jsonl", changed_records, measurements),
     "steps": Form("fit/fit.jsonl", changed_records, steps),
     "form of queries": Form(f"generator/{FORM}", changed_json, lambda file: QueryForm.read(file.parent)),
-    "neighbours": Form("near.safetensors", changed_bytes, near),
 }
 
 
@@ -154,7 +146,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = "model:\n  class_path: a.B\n  init_args: {lr: 1e-3, n: 2}\ndata: &d\n  split: dev\nmore: *d\n"
     (place / "options.yaml").write_text(options)
     write_records(place)
-    Neighbours.of_lists([[1, 2], [0]] + [[]] * 8, 2, "bm25").write(place / "near.safetensors", corpus)
     return place
 
 

@@ -14,7 +14,6 @@ from small_data import tiny_bert, write_small
 
 from grls.answer.ralm.reranker import read_examples
 from grls.data.corpus import Corpus
-from grls.data.neighbours import Neighbours
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.evaluation.answers import read_answers
@@ -168,17 +167,3 @@ def test_arrays_whose_header_is_no_header(tmp_path: Path, header: bytes) -> None
     file.write_bytes(b"PK\x03\x04" + content)
     with pytest.raises(ValueError, match="magic"):
         map_array(file)
-
-
-@pytest.mark.parametrize("numbers", [[[10]] * 10, [[-2]] * 10, [[1]] * 9, [1] * 10, [[1.0]] * 10])
-def test_neighbours_that_are_no_passages(tmp_path: Path, numbers: Any) -> None:
-    """Numbers beyond the corpus ended in an error of Arrow when a training took them."""
-    corpus, file = Corpus.read(write_small(tmp_path / "data")), tmp_path / "near.safetensors"
-    array = np.array(numbers)
-    array = array.astype(np.int32) if array.dtype.kind == "i" else array
-    save_file({"neighbours": array}, file, {"corpus": corpus.fingerprint, "by": "bm25"})
-    with pytest.raises(DataError, match=r"near\.safetensors: these are not numbers of the passages"):
-        Neighbours.read(file, corpus)
-    save_file({"neighbours": np.zeros((10, 1), np.int32)}, file, {"corpus": corpus.fingerprint})
-    with pytest.raises(DataError, match="these are not numbers of the passages"):
-        Neighbours.read(file, corpus)

@@ -12,7 +12,7 @@ from fault_folders import write_indexes
 
 from grls.index import Segment, load_index
 from grls.index.array import describe_arrays
-from grls.index.corpus_check import check_index
+from grls.index.index_check import check_index
 
 
 def answers(index: Segment) -> list[object]:

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from biencoder_helpers import settings
+from composite_specs import create
 from fit_helpers import WORDS_ALONE, fit_options, write_fit_data, write_fit_models
 from report_helpers import page_text
 from small_data import passages, tiny_bert
 
 import grls
 from grls.cli import main
+from grls.data.corpus import Corpus
 from grls.data.dataset import write_dataset
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
@@ -29,7 +32,7 @@ from grls.fitting.search import MARGIN, Stage, TimeIsUp
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.hub import figures_beside
-from grls.retrieve.registry import Opening, create, load_retriever
+from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import followed, read_spec
 
 
@@ -640,6 +643,18 @@ def test_where_passages_name_each_other_hops_with_links_come_first(
     assert ended.metrics["bm25-hops"]["dev R@2"] == 1.0 > ended.metrics["bm25"]["dev R@2"]
     assert [row.split()[-1] for row in ended.text().splitlines()[1:4]] == ["links", "no", "yes"]
     assert json.loads((tmp_path / "out" / "fit.json").read_text())["links"] == ["bm25-hops"]
+
+
+def test_a_training_learns_what_links_do_not_tell(linked: Path, options: FitOptions, tmp_path: Path) -> None:
+    for name, negatives in (("out", 1), ("plain", 0)):
+        if name == "plain":  # the same texts without names
+            corpus = [passage._replace(title="") for passage in Corpus.read(linked)]
+            lines = (json.dumps({"_id": p.id, "text": p.text.lower(), "title": ""}) for p in corpus)
+            (linked / "corpus.jsonl").write_text("".join(f"{line}\n" for line in lines))
+        fitted(linked, tmp_path / name, options, generator="none")
+        held = settings(tmp_path / name / "stages" / "biencoder")
+        ranks = "bm25-hops" if negatives else "bm25"
+        assert (held["hard_negatives"], Path(held["negatives"]).name) == (negatives, ranks)
 
 
 def test_without_questions_hops_with_links_are_kept_whatever_cut_sentences_say(

@@ -1,6 +1,7 @@
 """A specification of every composite kind, and the folders that they are made of."""
 
 import json
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,13 @@ from small_data import small_retriever, tiny_bert, write_small
 
 from grls.data.corpus import Corpus
 from grls.models.biencoder import BiEncoderModel
+from grls.retrieve.base import Retriever
 from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.compose import compose, write
 from grls.retrieve.dense import DenseRetriever
+from grls.retrieve.registry import Opening, member_keys
+from grls.retrieve.spec import member_path
 
-SIZE = {
-    "mean": [1.0] * 6, "scale": [1.0] * 6, "weights": [-1.0, 0.0, 0.1, 0.0, 0.5, 0.2], "bias": 0.3,
-    "missing": [0.7, 0.3],
-}  # fmt: skip
 DYNAMIC = {"steps": "dynamic", "max": 3}
 COMPOSITES: dict[str, dict[str, Any]] = {
     "hybrid": {
@@ -40,7 +41,6 @@ COMPOSITES: dict[str, dict[str, Any]] = {
             {"kind": "hops", "retriever": "../dense", "hops": DYNAMIC},
         ],
     },
-    "cut": {"kind": "cut", "retriever": "../dense", "depth": 4, "size": SIZE},
     "rescored": {
         "kind": "rescored", "retriever": "../dense", "model": "../encoder", "passages": 3, "weight": 0.5,
     },
@@ -71,3 +71,14 @@ def written(folder: Path, spec: dict[str, Any]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "grls.json").write_text(json.dumps({"format": 1} | spec))
     return folder
+
+
+def create(folder: Path, kind: str, content: dict[str, Any], opening: Opening | None = None) -> Retriever:
+    """Write a composite whose members' paths are relative to its folder, and return the retriever."""
+    spec = deepcopy({"kind": kind, **content})
+    for holder, key in member_keys(spec):
+        if isinstance(holder[key], str) and (path := member_path(holder[key], folder)).exists():
+            holder[key] = str(path)
+    made = compose(spec, opening)
+    write(made, folder, link=True)
+    return made.retriever

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import serve_extra  # noqa: F401
 from starlette.testclient import TestClient
@@ -106,15 +105,10 @@ def serving_of(
     limits: RequestLimits = USUAL_LIMITS,
     admin: bytes | None = None,
     answer: AnswerOptions = NO_ANSWERS,
-    tracer: Any = None,
 ) -> Serving:
     options = ServerOptions(tuple(retrievers), limits, device="cpu", answer=answer)
-    serving = Serving(options, admin=admin, tracer=tracer)
+    serving = Serving(options, admin=admin)
     how = Opened(options, serving.metrics.batch, serving.metrics.parts)
-    if tracer is not None:
-        from grls.serve.telemetry import job_trace
-
-        how = how._replace(trace=lambda: job_trace(tracer))
     if answer.model is not None:
         serving.answering = Answering(answer, "cpu", serving.metrics.answers)
         how = how._replace(prepare=serving.answering.prepare)

@@ -18,7 +18,6 @@ from grls.index import Subset, index_sequences
 from grls.index.array import ArrayIndex
 from grls.index.base import ConstraintIndex
 from grls.index.ranges import (
-    PartsElsewhere,
     PartsHere,
     PrefixRanges,
     RangedIndex,
@@ -117,17 +116,15 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def split(whole: Path) -> Path:
-    """Two ranges in a process each."""
     folder = whole.parent / "split"
     assert main(["index", "split", f"{whole}", f"--output={folder}", "--parts=2"]) == 0
     return folder
 
 
-def test_one_beam_over_two_processes_finds_what_it_finds_in_the_whole(whole: Path, split: Path) -> None:
+def test_one_beam_over_two_ranges_finds_what_it_finds_in_the_whole(whole: Path, split: Path) -> None:
     texts = ["is the otter calm ?", "is the lynx proud ?", "something", "then it is quick"]
     one, two = (GenerativeRetriever.from_pretrained(folder, "cpu") for folder in (whole, split))
     assert isinstance(two.index, RangedIndex)
-    assert isinstance(two.index.rows.parts, PartsElsewhere)
     for mode, beams in (("renormalized", 1), ("renormalized", 3), ("full", 3), ("renormalized", 12)):
         one.options = two.options = SearchOptions(beams=beams, mode=mode)  # type: ignore[arg-type]
         hits = one.retrieve(texts, beams)
@@ -138,18 +135,9 @@ def test_one_beam_over_two_processes_finds_what_it_finds_in_the_whole(whole: Pat
     for opened in (one, two):
         opened.remove([hits[0][0].id])
     assert two.retrieve(texts, 5) == one.retrieve(texts, 5)
-    two.index.rows.parts.close()
 
 
-def test_a_range_that_is_killed_or_damaged_is_an_error(split: Path, tmp_path: Path) -> None:
-    opened = GenerativeRetriever.from_pretrained(split, "cpu")
-    assert isinstance(opened.index, RangedIndex)
-    parts = opened.index.rows.parts
-    assert isinstance(parts, PartsElsewhere)
-    parts._processes[1].kill()
-    parts._processes[1].join()
-    raises(ConfigError, "part 1 of the index has ended", opened.retrieve, ["is the otter calm ?"], 3)
-    parts.close()
+def test_a_range_that_is_damaged_is_an_error(split: Path, tmp_path: Path) -> None:
     shutil.copytree(split, tmp_path / "r")
     file = tmp_path / "r" / "index" / "part-1" / "tokens.npy"
     file.write_bytes(file.read_bytes()[:-1])
@@ -162,7 +150,7 @@ def test_a_range_that_is_killed_or_damaged_is_an_error(split: Path, tmp_path: Pa
         GenerativeRetriever.from_pretrained(tmp_path / "r", "cpu")
     for text in (
         "[]",
-        '{"format": 1, "parts": 0, "processes": true, "tokenizer": "", "corpus": "", "files": {}}',
+        '{"format": 1, "parts": 0, "tokenizer": "", "corpus": "", "files": {}}',
     ):
         (tmp_path / "r" / "index" / "ranges.json").write_text(text, encoding="utf-8")
         with pytest.raises(IndexFormatError):

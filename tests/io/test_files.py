@@ -388,7 +388,7 @@ def test_ids_with_white_space_at_their_edges_are_allowed_removed_and_excluded(tm
 
 
 def test_a_full_disk_that_a_library_wraps_is_a_write_error(tmp_path: Path) -> None:
-    """safetensors raises a class of its own: `grls prepare neighbours` ended in a traceback."""
+    """safetensors raises a class of its own: a command ended in a traceback."""
     full = "Error while serializing: I/O error: File too large (os error 27)"
     named = pytest.raises(WriteError, match=r"cannot write .*made: .*Free disk space")
     with named, atomic_path(tmp_path / "made"):

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import bm25s
 import numpy as np
 import pytest
+from composite_specs import create
 from failing import raises
 from small_data import FROGS
 
@@ -18,7 +19,7 @@ from grls.data.words import Analyzer
 from grls.errors import DataError
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.bm25_options import Variant
-from grls.retrieve.registry import Opening, create, load_named, load_retriever
+from grls.retrieve.registry import Opening, load_named, load_retriever
 from grls.retrieve.spec import read_spec, write_spec
 from grls.retrieve.update import Changes, update_folder
 
@@ -155,15 +156,15 @@ def test_a_composite_stores_the_language_of_its_corpus(
     tmp_path: Path, member: Any, stored: dict[str, Any]
 ) -> None:
     BM25Retriever(corpus(*GERMAN)).save_pretrained(tmp_path / "words")
-    members = ["../words", {"kind": "cut", "retriever": member, "depth": 3}, member]
+    hops = {"kind": "hops", "retriever": member, "hops": {"steps": "ranked"}}
+    members = ["../words", hops, member]
     made: Any = create(tmp_path / "fused", "fusion", {"members": members}, CPU)
     found = read_spec(tmp_path / "fused")["members"]
     assert found[2] == found[1]["retriever"] == {"kind": "bm25", "analyzer": stored}
     assert made.members[2].analyzer == load_retriever(tmp_path / "fused", CPU).members[2].analyzer
     assert made.members[2].analyzer == Analyzer(**stored)
     again = {"kind": "bm25"} if member == "bm25" else member
-    cut = {"kind": "cut", "retriever": member, "depth": 3}
-    made.save_pretrained(tmp_path / "again", [tmp_path / "words", cut, again])
+    made.save_pretrained(tmp_path / "again", [tmp_path / "words", hops, again])
     assert read_spec(tmp_path / "again")["members"] == found
 
 

@@ -17,7 +17,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.errors import DataError, MismatchError
 from grls.index.array import describe_arrays
-from grls.index.corpus_check import check_index
+from grls.index.index_check import check_index
 from grls.io.files import sha256
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever

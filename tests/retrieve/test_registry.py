@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from composite_specs import COMPOSITES, DYNAMIC, SIZE, written
+from composite_specs import COMPOSITES, DYNAMIC, written
 from failing import raises
 from small_data import passages, queries, small_retriever, write_small
 from toy_kind import TARGET, ToyRetriever
@@ -79,7 +79,6 @@ TUNED: dict[str, dict[str, Any]] = {
     "hops": {"hops": DYNAMIC | {"done_bias": -1.0, "choose": "expected-f1"}},
     "fusion": {"weights": [0.1, 0.9]},
     "chains": {"method": "rrf", "weights": [0.1, 0.9]},
-    "cut": {"size": None},
     "rescored": {"weight": 4.0, "passages": 7},
 }  # fmt: skip
 """What tuning changes of each of them."""
@@ -94,10 +93,11 @@ def test_what_tuning_changes_is_all_that_the_untuned_fingerprint_leaves_out(plac
     after = load_retriever(folder, CPU)
     assert untuned_fingerprint(after) == untuned_fingerprint(before)
     assert after.fingerprint() != before.fingerprint()
-    cuts = [load_retriever(written(place / "cut", COMPOSITES["cut"] | {"retriever": "../x"}), CPU)]
+    over = {"kind": "fusion", "members": ["../x", "../x"]}
+    fused = [load_retriever(written(place / "over", over), CPU)]
     written(folder, COMPOSITES[name])
-    cuts += [load_retriever(place / "cut", CPU)]
-    assert untuned_fingerprint(cuts[0]) != untuned_fingerprint(cuts[1])
+    fused += [load_retriever(place / "over", CPU)]
+    assert untuned_fingerprint(fused[0]) != untuned_fingerprint(fused[1])
 
 
 def test_search_that_is_stored_is_heeded(place: Path) -> None:
@@ -347,20 +347,18 @@ def test_a_retriever_is_no_member_of_itself_through_a_link(folder: Path) -> None
     raises(DataError, "this retriever itself, or one that it is a member of", load_retriever, folder, CPU)
 
 
-CUT, FUSION, HOPS = (COMPOSITES[name] for name in ("cut", "fusion", "hops"))
+CHAINS, FUSION, HOPS = (COMPOSITES[name] for name in ("chains", "fusion", "hops"))
 HYBRID, RESCORED = COMPOSITES["hybrid"], COMPOSITES["rescored"]
 PRIOR = {"retriever": "../dense"}
 PRIOR_GONE, PRIOR_OTHER = [{"retriever": "../gone"}], [{"retriever": "../other"}]
 BAD: list[tuple[dict[str, Any], type[GrlsError], str]] = [
     ({"kind": "unknown"}, DataError, "unknown kind of retriever 'unknown'; known are bm25, .* `grls index`"),
-    (CUT | {"retriever": "../gone"}, DataError, "retriever names ../gone, but"),
-    (CUT | {"retriever": "x" * 300}, DataError, "retriever names x"),
-    (CUT | {"retriever": ["a"]}, DataError, "retriever: expected the path"),
-    (CUT | {"retriever": "."}, DataError, r"retriever names \., which is this retriever itself"),
-    (CUT | {"format": 9}, DataError, "format 9 of a .* 'cut'; this version reads 1: install a newer"),
-    (CUT | {"depth": 0}, ConfigError, "depth must be at least 1"),
-    (CUT | {"size": SIZE | {"mean": [1.0]}}, DataError, "size: expected 6 numbers"),
-    (CUT | {"hops": DYNAMIC}, DataError, "hops: a retriever of kind 'cut' ends its chains itself"),
+    (HOPS | {"retriever": "../gone"}, DataError, "retriever names ../gone, but"),
+    (HOPS | {"retriever": "x" * 300}, DataError, "retriever names x"),
+    (HOPS | {"retriever": ["a"]}, DataError, "retriever: expected the path"),
+    (HOPS | {"retriever": "."}, DataError, r"retriever names \., which is this retriever itself"),
+    (HOPS | {"format": 9}, DataError, "format 9 of a .* 'hops'; this version reads 1: install a newer"),
+    (CHAINS | {"hops": DYNAMIC}, DataError, "hops: a retriever of kind 'fusion' ends its chains itself"),
     (FUSION | {"members": ["../bm25"]}, ConfigError, "at least two members"),
     (FUSION | {"weights": [1.0]}, ConfigError, "1 weight for 2 members"),
     (FUSION | {"method": "vote"}, DataError, r"fusion\.method must be .*, got 'vote'"),
@@ -379,13 +377,13 @@ BAD: list[tuple[dict[str, Any], type[GrlsError], str]] = [
     (HYBRID | {"priors": [{"weight": 1}]}, DataError, r"priors\[0\]: .*what is missing"),
     (HYBRID | {"priors": PRIOR_GONE}, DataError, r"priors\[0\] names ../gone"),
     (HYBRID | {"priors": [{"retriever": "../generative"}]}, ConfigError, "all passages"),
-    (HYBRID | {"priors": PRIOR_OTHER}, MismatchError, "../other is over"),
+    (HYBRID | {"priors": PRIOR_OTHER}, MismatchError, "other is over"),
     (HYBRID | {"done_share": 1.0}, DataError, "done_share must be below 0"),
     (HYBRID | {"empty_weight": math.nan}, DataError, r"hybrid\.empty_weight must be a finite number"),
     (HYBRID | {"empty_weight": -0.2}, DataError, "hybrid: empty_weight must be .*at least 0, got -0.2"),
     (HYBRID | {"normalized": 1}, DataError, r"hybrid\.normalized must be True or False, got 1"),
     (HYBRID | {"normalized": True, "priors": []}, DataError, "normalized is for .*there is no prior"),
-    (HYBRID | {"priors": [{"retriever": 3}]}, DataError, r"priors\[0\]\.retriever must be"),
+    (HYBRID | {"priors": [{"retriever": 3}]}, DataError, r"priors\[0\]: expected the path of"),
     (HYBRID | {"priors": [PRIOR | {"weight": math.nan}]}, DataError, r"priors\[0\]\.weight must be a finite"),
     (HYBRID | {"priors": [PRIOR | {"temperature": 0}]}, DataError, r"priors\[0\]: .*temperature .* above 0"),
     (HYBRID | {"priors": [PRIOR, {"retriever": {"k1": 2}}]}, DataError, r"priors\[1\]: .* 'kind' is missing"),
@@ -420,13 +418,13 @@ def test_what_cannot_be_names_file_field_and_remedy(
 
 def test_a_member_that_names_no_kind_is_named(place: Path) -> None:
     written(place / "bare", {"retriever": "../dense", "depth": 3})
-    for spec in (CUT | {"retriever": "../bare"}, HYBRID | {"priors": [{"retriever": "../bare"}]}):
+    for spec in (HOPS | {"retriever": "../bare"}, HYBRID | {"priors": [{"retriever": "../bare"}]}):
         with pytest.raises(DataError, match=r"bare/grls\.json: expected an object with the kind"):
             load_retriever(written(place / "x", spec), CPU)
 
 
 def test_members_in_a_circle_are_refused(place: Path) -> None:
-    written(place / "x", CUT | {"retriever": "../y"})
+    written(place / "x", HOPS | {"retriever": "../y"})
     written(
         place / "y", COMPOSITES["fusion"] | {"members": ["../bm25", {"kind": "hops", "retriever": "../x"}]}
     )

@@ -67,7 +67,7 @@ def test_a_file_that_is_no_object_is_named(tmp_path: Path, content: str, says: s
 
 def test_what_changed_since_it_was_written_is_refused(tmp_path: Path) -> None:
     """A changed weight or depth would only retrieve otherwise; who changes it takes the seal out."""
-    write_spec(tmp_path / "r", "cut", {"retriever": "../a", "depth": 30})
+    write_spec(tmp_path / "r", "rescored", {"retriever": "../a", "depth": 30})
     refuse_broken_seal(tmp_path / "r")
     update_spec(tmp_path / "r", {"search": {"beams": 20}})
     refuse_broken_seal(tmp_path / "r")
@@ -88,14 +88,14 @@ def test_a_folder_without_the_file_is_no_retriever(tmp_path: Path, name: str) ->
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    write_spec(tmp_path / "r", "cut", {"retriever": "../a", "depth": 3})
-    assert read_spec(tmp_path / "r") == {"format": 1, "kind": "cut", "retriever": "../a", "depth": 3}
+    write_spec(tmp_path / "r", "rescored", {"retriever": "../a", "depth": 3})
+    assert read_spec(tmp_path / "r") == {"format": 1, "kind": "rescored", "retriever": "../a", "depth": 3}
     raises(DataError, "give the one that holds this file", read_spec, tmp_path / "r" / "grls.json")
-    write_spec(tmp_path / "r", "cut", {"retriever": "../b"})
+    write_spec(tmp_path / "r", "rescored", {"retriever": "../b"})
     assert read_spec(tmp_path / "r")["retriever"] == "../b"
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes").write_text("mine")
-    raises(ConfigError, "not replaced", write_spec, tmp_path / "other", "cut", {})
+    raises(ConfigError, "not replaced", write_spec, tmp_path / "other", "rescored", {})
 
 
 @pytest.mark.parametrize(
@@ -135,13 +135,13 @@ def test_a_checksum_is_made_anew_and_hides_no_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("more", "says"), [
-    ({"format": 2}, "format 2 of a retriever of kind 'cut'; this version reads 1: install a newer grls"),
+    ({"format": 2}, "format 2 of a retriever of kind 'rescored'; this version reads 1: install"),
     ({"format": "1"}, "format '1'"),
-    ({"deep": 1}, "unknown field 'deep' of kind 'cut'; known are retriever, depth, size, search, hops"),
+    ({"deep": 1}, "unknown field 'deep' of kind 'rescored'; known are retriever, depth, size"),
     ({"retriever": ...}, "the field 'retriever' is missing"),
 ])  # fmt: skip
 def test_fields_too_many_or_too_few(more: dict[str, Any], says: str) -> None:
-    spec = {"kind": "cut", "retriever": "a", "depth": 3, "search": {}} | more
+    spec = {"kind": "rescored", "retriever": "a", "depth": 3, "search": {}} | more
     spec = {name: value for name, value in spec.items() if value is not ...}
     raises(DataError, rf"grls\.json: .*{says}", check_fields, spec, ("retriever", "depth"), ("size",), FILE)
 
@@ -205,11 +205,11 @@ def test_options_of_what_a_retriever_is_made_of(tmp_path: Path) -> None:
     written(tmp_path / "h", {"kind": "hybrid", "generator": "../g", "search": {"beams": 5}})
     assert stored_options(tmp_path / "g") == {"search": {"beams": 4}, "hops": {"max": 2}}
     assert stored_options(tmp_path / "h") == {"search": {"beams": 5}}
-    written(tmp_path / "c", {"kind": "cut", "retriever": "../h"})
+    written(tmp_path / "c", {"kind": "rescored", "retriever": "../h"})
     assert stored_options(tmp_path / "c") == {"search": {"beams": 5}}
     written(tmp_path / "o", {"kind": "hops", "retriever": "../h", "hops": {"max": 9}})
     assert stored_options(tmp_path / "o") == {"search": {"beams": 5}, "hops": {"max": 9}}
-    written(tmp_path / "g", {"kind": "cut", "retriever": "../h"})  # in a circle
+    written(tmp_path / "g", {"kind": "rescored", "retriever": "../h"})  # in a circle
     assert stored_options(tmp_path / "h") == {"search": {"beams": 5}}
     assert stored_options(tmp_path / "gone") == {}
     written(tmp_path / "h", {"kind": "hybrid", "search": 3})

@@ -15,8 +15,7 @@ from run_files import write_jsonl_run
 from grls.data.corpus import Corpus
 from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.evaluation.metrics.sequence_recall import sequence_recall
-from grls.evaluation.metrics.set_f1 import set_f1
+from grls.evaluation.metrics import means, sequence_recall, set_f1
 from grls.runs.portions import (
     RunInfo,
     fingerprint_queries,
@@ -362,7 +361,7 @@ def test_metrics_agree_with_ir_measures_on_random_runs(tmp_path, seed):
     retrieved = [[hit.id for hit in hits] for hits in aligned.values()]
     assert retrieved == [[hit.id for hit in without_done(rankings.get(q, []))] for q in qrels]
     gold = [{p for p, grade in grades.items() if grade > 0} for grades in qrels.values()]
-    recall, sets = sequence_recall(retrieved, gold), set_f1(retrieved, gold)
+    recall, sets = means(sequence_recall, retrieved, gold), means(set_f1, retrieved, gold)
     assert recall == pytest.approx({f"recall@{k}": theirs[R @ k] for k in (1, 5, 10, 20)})
     assert sets == pytest.approx({"precision": theirs[SetP], "recall": theirs[SetR], "f1": theirs[SetF]})
 

@@ -13,7 +13,7 @@ import pytest
 from serve_helpers import Slow, behind_socket, listening, serving_of
 from serve_process import GRLS, started, until
 
-from grls.io.files import PartTimer
+from grls.io.timing import PartTimer
 from grls.serve.options import RequestLimits, ServerOptions
 
 HALF = b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\n"

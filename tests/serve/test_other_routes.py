@@ -15,7 +15,7 @@ from serve_helpers import HOSTILE, Slow, serving_of
 from starlette.testclient import TestClient
 
 from grls.errors import ConfigError, DataError
-from grls.io.files import PARTS
+from grls.io.timing import PARTS
 from grls.serve.guards import JsonLines, read_admin_token, read_keys
 from grls.serve.options import AccessOptions, RequestLimits
 

@@ -22,7 +22,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Filter, Only
 from grls.data.types import Hit, Passage
 from grls.errors import DataError
-from grls.io.files import PARTS, PartCounts
+from grls.io.timing import PARTS, PartCounts
 from grls.retrieve.base import Retriever
 from grls.retrieve.hits import search_hits
 from grls.retrieve.hops.options import HopOptions
@@ -299,7 +299,7 @@ class Left(Future[Any]):
 
 
 @pytest.mark.parametrize(
-    "kind", ["bm25", "dense", "fusion", "cut", "rescored", "chains", "ranked", "sparse", "multi-vector"]
+    "kind", ["bm25", "dense", "fusion", "rescored", "chains", "ranked", "sparse", "multi-vector"]
 )
 def test_a_search_ends_once_nobody_waits_for_it(kinds: Path, tmp_path: Path, kind: str) -> None:
     retriever: Retriever

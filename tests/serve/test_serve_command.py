@@ -161,7 +161,6 @@ with TestClient(create_app(serving)) as client:
     assert client.get("/v1/retrievers").json()
     assert client.post("/v1/search", json={"query": "alert"}).json()["results"]
 loaded = {"torch", "transformers", "dspy", "sklearn", "sentence_transformers"} & set(sys.modules)
-loaded |= {"opentelemetry.sdk", "grls.serve.telemetry"} & set(sys.modules)
 assert not loaded, loaded
 """
     done = subprocess.run([sys.executable, "-c", program, str(hostile)], capture_output=True, text=True)
@@ -206,8 +205,6 @@ def test_a_stream_that_cannot_write_a_line_stops_nothing() -> None:
         (["{one}", "--replicas", "2"], "--replicas 2: one process is one replica; add --ray local"),
         (["{one}", "--replicas", "0"], "replicas must be at least 1"),
         (["{one}", "--mcp", "stdio", "--ray", "local"], "leave --ray out"),
-        (["{one}", "--mcp", "stdio", "--telemetry", "otlp"], "leave --telemetry out"),
-        (["{one}", "--telemetry", "zipkin"], "--telemetry"),
     ],
 )
 def test_wrong_options(

@@ -25,7 +25,7 @@ def test_the_weights_repeat(name: str, root: Path, place: Path, tmp_path: Path) 
         np.random.seed(len(turn))
         random.seed(turn)
         if name == "chains":
-            lora = ["--model.lora_rank=2", "--model.lora_dropout=0.2"]
+            lora = ["--model.lora_rank=2"]
             line = [*chain_options(root, tmp_path / turn, *SHORT), *lora]
         elif name == "biencoder":
             line = biencoder_helpers.options(place, tmp_path / turn, "--fit.epochs=1")

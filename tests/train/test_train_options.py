@@ -93,7 +93,7 @@ def test_kinds_and_defaults_are_spelled_out() -> None:
     assert found["data.data"][1:3] == ("str", "required")
     assert found["data.prior"].usual == "null"
     assert found["data.prior.analyzer.stem"][1:3] == ("bool", "False")
-    assert found["data.mix.memorise.words"].usual == "(2, 6)"
+    assert found["data.mix.memorise.reads"].usual == "'front'"
     assert found["data.batch_size"].usual == "100"  # of a base, by its keywords
     model = {option.name: option for option in class_options("grls.train.chains.module.RetrieveChains")}
     assert (model["loss"].kind, model["loss"].usual) == ("Literal['full', 'allowed']", "'allowed'")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from composite_specs import create
 from failing import raises
 
 from grls.data.corpus import Corpus
@@ -20,7 +21,7 @@ from grls.retrieve.fusion.runs import RunFusion
 from grls.retrieve.hops.options import FEATURES, UNLABELLED, Choice, HopOptions
 from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.hops.stop import DoneByLogOdds, SeenHop, onward_probability
-from grls.retrieve.registry import Opening, create, load_retriever
+from grls.retrieve.registry import Opening, load_retriever
 from grls.runs.dev_runs import DevRuns
 from grls.runs.run import Run
 from grls.tune.hops import (

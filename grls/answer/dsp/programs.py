@@ -35,8 +35,7 @@ from grls.answer.dsp.retrieval import Retrieval, RetrievedPassage
 from grls.data.dataset import turns_of
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError, Option, at_least
-from grls.evaluation.metrics.answer_f1 import answer_scores, normalise_answer, share_within
-from grls.evaluation.metrics.answer_recall import contains_answer
+from grls.evaluation.metrics import answer_f1, contains_answer, normalise_answer, share_within
 from grls.io.files import read_json, write_json
 from grls.io.progress import counted
 from grls.io.work import GrowingFile
@@ -531,7 +530,7 @@ def right(example: Any, prediction: Any, trace: Any = None, keep: Keep = "answer
     """
     if not example.answers:
         return set(example.evidence) <= {passage.id for passage in prediction.found}
-    exact, f1 = answer_scores(str(prediction.answer), example.answers)
+    exact, f1 = answer_f1(str(prediction.answer), example.answers).values()
     texts = [passage.text for passage in prediction.read]
     if keep == "overlap":
         pairs = ((answer, text) for answer in example.answers for text in texts)

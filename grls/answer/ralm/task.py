@@ -39,7 +39,8 @@ from grls.data.filters import Numbered
 from grls.data.words import count
 from grls.errors import ConfigError, DataError, Option, at_least
 from grls.io.ending import quiet
-from grls.io.files import exclusive, named_lines, read_text, refuse_unwritable, write_json
+from grls.io.files import named_lines, read_text, refuse_unwritable, write_json
+from grls.io.locks import exclusive
 from grls.io.progress import counted
 from grls.io.work import Record, all_done
 from grls.models.load.build import Loaded

@@ -33,8 +33,9 @@ from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Interleaver, Span
 from grls.errors import MismatchError, Option
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
-from grls.io.files import atomic_file, exclusive, sha256
+from grls.io.files import atomic_file, sha256
 from grls.io.html import framed
+from grls.io.locks import exclusive
 from grls.io.option_errors import visible
 from grls.io.progress import counted
 from grls.io.work import GrowingFile, Record, all_done

@@ -86,7 +86,7 @@ class Targets:
         for key, title in chosen.items():
             thought = title
             if self.thoughts == "shared":  # in the spelling of the key, each word once
-                content = self._analyzer.content(self.keys.texts[key], 1)
+                content = self._analyzer.content(self.keys.texts[key])
                 thought = " ".join([w for word, w in content.items() if word in known][:_MOST])
                 known |= set(content)
             texts.append(f"{' '.join(thought.split())}: " * bool(thought.strip()) + opening)
@@ -149,4 +149,4 @@ class Targets:
         return [self._written[text] for text in texts]
 
     def _words(self, text: str) -> set[str]:
-        return set(self._analyzer.content(text, 1))
+        return set(self._analyzer.content(text))

@@ -1,11 +1,9 @@
 """The door of a public call: its arguments are checked by their annotations, before it does anything.
 
-``@checked`` reads the annotations of a function once, when it is called first. Scalars of NumPy and pandas
-become those of Python, arrays and series become lists, paths may be texts or any ``os.PathLike``. Everything
-else that is not what the annotation says is refused with the names of the call and of the argument. ``Any``
-takes everything: what comes so is read elsewhere (:mod:`grls.data.inputs.entries`, ``queries``, ``gold``).
-
-``Annotated[kind, read]`` replaces the check by a function that takes the value, and returns it as it is used.
+Scalars of NumPy and pandas become those of Python, arrays and series become lists, paths may be texts or any
+``os.PathLike``. Everything else that is not what the annotation says is refused with the names of the call
+and of the argument. ``Any`` takes everything, to be read elsewhere. ``Annotated[kind, read]`` replaces the
+check by a function that returns the value to be used.
 """
 
 from __future__ import annotations
@@ -68,9 +66,8 @@ _PLURAL: dict[Any, str] = {
 
 
 class UnfitError(Exception):
-    """A value is not what is expected (``a whole number``).
-
-    ``part`` says where in the argument the value stands, such as ``[2]``; empty: it is the argument.
+    """A value is not what is expected (``a whole number``); ``part``, such as ``[2]``, is its place in the
+    argument.
     """
 
     def __init__(self, expected: str, value: Any, part: str = "", remedy: str = ""):
@@ -78,13 +75,11 @@ class UnfitError(Exception):
         self.expected, self.value, self.part, self.remedy = expected, value, part, remedy
 
     def said_of(self, name: str) -> str:
-        """The error text, with the name of the argument."""
         remedy = f"; {self.remedy}" if self.remedy else ""
         text = f"{name}{self.part} must be {self.expected}, got {short_repr(self.value)}{remedy}"
         return text if text.endswith("?") else f"{text}."
 
     def within(self, part: str) -> UnfitError:
-        """The error of an argument that holds this one as a part."""
         return UnfitError(self.expected, self.value, part + self.part, self.remedy)
 
 
@@ -125,8 +120,6 @@ def checked_options(*options: type) -> Callable[[Call], Call]:
 
 
 class _Kinds:
-    """The annotations of a function, and of the dataclasses whose fields are its ``**options``."""
-
     def __init__(self, call: Callable[..., Any], options: Sequence[type]):
         known = getattr(call, "__globals__", {})
         self.call = call
@@ -162,7 +155,6 @@ class _Kinds:
     def arguments(
         self, args: Sequence[Any], named: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a call, checked."""
         if not (self.anything or named.keys() <= self.by_name.keys()):
             refuse_unknown_arguments(self.name(args), named, self.by_name)
         given = {name for name, _ in self.positional[: len(args)]} | named.keys()
@@ -187,7 +179,6 @@ class _Kinds:
 
 
 def fitted_argument(call: str, name: str, kind: Any, value: Any) -> Any:
-    """An argument as its type has it."""
     try:
         return fitted(value, kind)
     except UnfitError as error:
@@ -195,7 +186,6 @@ def fitted_argument(call: str, name: str, kind: Any, value: Any) -> Any:
 
 
 def refuse_unknown_arguments(call: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Refuse arguments that a call does not have."""
     for name in names:
         if name not in known:
             near = get_close_matches(name, known, 2)
@@ -206,7 +196,6 @@ def refuse_unknown_arguments(call: str, names: Iterable[str], known: Collection[
 
 
 def options_of(cls: type[Filled], values: Mapping[str, Any], call: str) -> Filled:
-    """A dataclass of options from options by name."""
     refuse_unknown_arguments(call, values, [field.name for field in fields(cls)])  # type: ignore[arg-type]
     kinds = get_type_hints(cls, include_extras=True)
     return cls(**{name: fitted_argument(call, name, kinds[name], value) for name, value in values.items()})
@@ -235,7 +224,7 @@ def _kind_of(cls: type, name: str) -> Any:
 
 
 def fitted(value: Any, kind: Any) -> Any:
-    """A value as a type has it, which is written as in annotations."""
+    """A value as the type of an annotation has it."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind is Any or isinstance(kind, TypeVar):
         return value
@@ -280,7 +269,6 @@ def fitted(value: Any, kind: Any) -> Any:
 
 
 def _scalar(value: Any, kind: Any) -> Any:
-    """A value as one of the types without parts."""
     if kind is Path and not isinstance(value, str | Path) and isinstance(value, os.PathLike):
         path = os.fspath(value)
         value = Path(path) if isinstance(path, str) else value
@@ -321,7 +309,7 @@ def _scalar(value: Any, kind: Any) -> Any:
 
 
 def _of_any(value: Any, kinds: Sequence[Any]) -> Any:
-    """A value of one of several types; a text that may be a path is checked as one."""
+    """A text that may be a path is checked as one."""
     if value is None and NoneType in kinds:
         return None
     if isinstance(value, Iterator) and Any not in kinds and not hasattr(value, "readline"):
@@ -377,7 +365,6 @@ def _listed(value: Any, kind: Any, inner: Sequence[Any]) -> Any:
 
 
 def _called(kind: Any, inner: Sequence[Any] = ()) -> str:
-    """A type in plain English."""
     if kind is NoneType:
         return ""
     if kind in _SINGULAR:
@@ -389,7 +376,6 @@ def _called(kind: Any, inner: Sequence[Any] = ()) -> str:
 
 
 def _many(kind: Any) -> str:
-    """:func:`_called`, of several."""
     if get_origin(kind) is Literal:
         return " or ".join(map(str, get_args(kind)))
     base = get_origin(kind) or kind
@@ -400,5 +386,4 @@ def _many(kind: Any) -> str:
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
-    """The types of a union; a type alone."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)

@@ -36,7 +36,6 @@ from grls.io.jsonl import refuse_half_characters
 
 
 def entries_of(value: Any, form: EntryForm) -> list[InputEntry]:
-    """The entries of a list, dict or table."""
     if isinstance(value, str | bytes):
         raise DataError(
             f"{short_repr(value)} is no file or folder; a list of one text is written [{short_repr(value)}].",

@@ -59,7 +59,7 @@ _NO_GOLD = " (without gold, the lists in the field 'evidence' of the queries cou
 
 
 class GoldOfQuery(NamedTuple):
-    """The gold passages of one query: grades, and evidence if they are a list or a set."""
+    """Grades, and evidence if they are a list or a set."""
 
     grades: dict[str, int]
     evidence: tuple[str, ...] | None = None
@@ -70,8 +70,8 @@ class Gold(NamedTuple):
     """Queries and their gold passages.
 
     Attributes:
-        queries: The queries; ``evidence`` holds the gold passages if their order is known, or if any order is
-            correct (then the metadata holds ``any_order: true``).
+        queries: ``evidence`` holds the gold passages if their order is known, or if any order is correct
+            (then the metadata hold ``any_order: true``).
         qrels: Query id -> passage id -> grade, for every query.
     """
 
@@ -176,7 +176,6 @@ def refuse_without_gold(
 
 
 def _by_query(gold: Any, queries: list[Query]) -> dict[str, GoldOfQuery]:
-    """Query id -> its gold passages."""
     if gold is None:
         return {q.id: GoldOfQuery(dict.fromkeys(q.evidence, 1)) for q in queries}
     ids = [query.id for query in queries]
@@ -224,7 +223,6 @@ def of_query(value: Any, query: str) -> GoldOfQuery:
 
 
 def is_row(value: Any) -> bool:
-    """Whether an object is a row of such a table, and no grades of passages."""
     if not isinstance(value, Mapping):
         return False
     if column_of(value, QUERY) and column_of(value, PASSAGE):
@@ -236,7 +234,7 @@ def is_row(value: Any) -> bool:
 def of_rows(
     columns: Collection[str], rows: Sequence[Mapping[str, Any]], queries: Sequence[str]
 ) -> dict[str, GoldOfQuery]:
-    """Query id -> its gold passages, of a table; lists without ids are in the order of ``queries``."""
+    """Lists without ids are in the order of ``queries``."""
     lists = column_of(columns, _LISTS)
     if lists is not None and column_of(columns, PASSAGE) is None:
         return _of_lists(lists, column_of(columns, _QUERY_OF_LIST), rows, queries)
@@ -309,7 +307,6 @@ def _of_lists(
 
 
 def refuse_repeated_query(names: Iterable[str]) -> None:
-    """Refuse gold passages of one query in two places."""
     known: set[str] = set()
     for name in names:
         if name in known:
@@ -318,7 +315,7 @@ def refuse_repeated_query(names: Iterable[str]) -> None:
 
 
 def _whole(value: Any) -> int | None:
-    """A whole number; None: it is something else. Missing values make fractions of a column's numbers."""
+    """None: no whole number. A column with missing values has floats."""
     number = json_value(value)
     if isinstance(number, float) and number.is_integer():
         return int(number)
@@ -326,7 +323,6 @@ def _whole(value: Any) -> int | None:
 
 
 def _add(grades: dict[str, int], passage: str, grade: Any, label: str) -> None:
-    """Add the grade of a passage, checked."""
     value = json_value(grade)
     number = int(value) if isinstance(value, bool) else _whole(value)
     if number is None or abs(number) > HIGHEST_GRADE:
@@ -347,10 +343,7 @@ _SPLIT = re.compile(r"\w[\w.-]*")
 
 
 def write_splits(folder: str | Path, corpus: Corpus, splits: Mapping[str, Gold]) -> None:
-    """Write a data set, atomically: the whole folder or nothing; an earlier data set there is replaced.
-
-    ``splits``: ``train``, ``dev``, ``test`` -> its queries and their gold passages.
-    """
+    """Write a data set, atomically: the whole folder or nothing; an earlier data set there is replaced."""
     queries: dict[str, Query] = {}
     for split, gold in splits.items():
         if not _SPLIT.fullmatch(split):

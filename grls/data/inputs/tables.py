@@ -1,7 +1,7 @@
 """Tables of other libraries as rows (pandas, polars, ``datasets``, pyarrow), and ids, paths and JSON values.
 
-A table is known by its methods, so none of these libraries is imported here. The fields of a passage or query
-have one form (:class:`EntryForm`), whether it comes from Python or in a line of a file.
+The fields of a passage or query have one form (:class:`EntryForm`), whether it comes from Python or in a line
+of a file.
 """
 
 from __future__ import annotations
@@ -19,17 +19,12 @@ from grls.errors import DataError
 
 
 class DataTable(NamedTuple):
-    """The names of the columns of a table, and its rows."""
-
     columns: list[str]
     rows: list[dict[str, Any]]
 
 
 def table_from(value: Any, source: str) -> DataTable | None:
-    """The rows of a table; None if the value is no table.
-
-    A named index of pandas is a column.
-    """
+    """The rows of a table; None if the value is no table. A named index of pandas is a column."""
     if not _is_table(value):
         return None
     if hasattr(value, "to_dict") and hasattr(value, "index"):  # pandas
@@ -65,7 +60,6 @@ def list_from(value: Any) -> list[Any] | None:
 
 
 def refuse_dict_of_tables(value: Any, source: str) -> None:
-    """Refuse a dict of data sets where one of them is expected."""
     splits = [name for name, table in value.items() if _is_table(table)] if isinstance(value, Mapping) else []
     if splits:
         raise DataError(
@@ -81,7 +75,6 @@ def _is_table(value: Any) -> bool:
 
 
 def column_of(columns: Collection[str], names: Collection[str]) -> str | None:
-    """The first of the names that is a column."""
     return next((name for name in names if name in columns), None)
 
 
@@ -115,7 +108,7 @@ _SHOWN = 60  # characters of a value in an error text
 
 
 def short_repr(value: Any) -> str:
-    """A value in an error text, cut if it is long."""
+    """Cut if it is long."""
     try:
         text = ascii(value) if isinstance(value, str) and not is_whole_text(value) else repr(value)
     except Exception:  # whatever the class of the value does
@@ -134,7 +127,6 @@ def is_whole_text(text: str) -> bool:
 
 
 def name_list(names: Collection[Any], most: int = 8) -> str:
-    """Names in an error text, separated by commas."""
     texts = [repr(name) for name in list(names)[:most]]
     return ", ".join([*texts, "…"] if len(names) > most else texts) or "none"
 
@@ -163,7 +155,7 @@ def json_value(value: Any) -> Any:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value is NaN, NaT or NA: such a value does not equal itself."""
+    """A missing value (NaN, NaT, NA) does not equal itself."""
     if hasattr(value, "__len__") or _is_table(value):
         return False
     try:
@@ -188,7 +180,7 @@ def id_text(value: Any, label: str, source: str) -> str:
 
 
 def id_list(value: Any, label: str, source: str) -> list[str]:
-    """Ids from a list, or from a single id. An id may be repeated: a proof may use a statement twice."""
+    """An id may be repeated: a proof may use a statement twice."""
     ids = json_value(sorted(value, key=str) if isinstance(value, set | frozenset) else value)
     if isinstance(ids, str | int):
         ids = [ids]
@@ -198,7 +190,7 @@ def id_list(value: Any, label: str, source: str) -> list[str]:
 
 
 def existing_path(value: Any, source: str) -> Path | None:
-    """The path that a value is: any ``Path``, or a text that names something on disk; None for all else."""
+    """Any ``Path``, or a text that names something on disk; None for all else."""
     if not isinstance(value, str | os.PathLike) or value == "":
         return None
     try:
@@ -216,7 +208,6 @@ class EntryForm:
     """What entries are, and where their fields stand.
 
     Attributes:
-        type: The class of one entry.
         noun: The name of one entry, for error texts.
         source: The name of all, for error texts.
         ids: The names under which the id may stand; the first that is there counts.
@@ -257,7 +248,6 @@ CORPUS_FORM = EntryForm(
 def entry_parts(
     key: Any, content: Any, label: str, form: EntryForm
 ) -> tuple[str | None, str, dict[str, Any]]:
-    """Id (None if there is none), text and other fields of an entry."""
     if isinstance(content, str):
         return None if key is None else id_text(key, label, form.source), str.__str__(content), {}
     fields: Any = content._asdict() if isinstance(content, form.type) else content
@@ -286,7 +276,7 @@ def entry_parts(
 
 
 def metadata_of(entry: InputEntry, form: EntryForm) -> dict[str, Any]:
-    """The metadata of an entry: the object (or JSON text) ``metadata``, and all further fields."""
+    """The object (or JSON text) ``metadata``, and all further fields."""
     if not entry.fields:
         return {}
     fields = {name: value for name, value in entry.fields.items() if name != form.own}

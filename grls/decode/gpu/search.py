@@ -34,7 +34,7 @@ from grls.index.array import ArrayIndex
 from grls.index.rows import Ints
 from grls.index.tensors import TensorIndex
 from grls.index.union import UnionIndex, merge
-from grls.io.files import PartTimer
+from grls.io.timing import PartTimer
 from grls.models.base import Room
 from grls.models.sessions.memory import SlotModel
 

@@ -20,7 +20,7 @@ from transformers import ByT5Tokenizer
 from grls.data.codec import controls
 from grls.errors import ConfigError
 from grls.index.rows import Ints
-from grls.io.files import exclusive
+from grls.io.locks import exclusive
 
 OPENING, CLOSING = "«", "»"
 _BROKEN = "\ufffd"

@@ -75,7 +75,7 @@ class Interleaver:
         """The ``k`` best outputs for each input (token ids), best first; at least one, and at most K.
 
         ``decided`` is called between two steps with the number of inputs decided since. Each step takes
-        the lock of the model (:func:`grls.io.files.exclusive`) separately, so that other threads may use
+        the lock of the model (:func:`grls.io.locks.exclusive`) separately, so that other threads may use
         the model meanwhile.
         """
         if not 1 <= k <= self.options.beams:

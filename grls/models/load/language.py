@@ -15,7 +15,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from grls.errors import ConfigError, bounded
-from grls.io.files import exclusive
+from grls.io.locks import exclusive
 from grls.models.load.build import Loaded, Pretrained, add_markers, is_four_bit, large_options, open_writer
 from grls.models.load.opening import language_source, opening, settings_of, token_settings
 from grls.models.precision import Precision, move, refuse_nan_logits

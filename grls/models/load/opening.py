@@ -8,7 +8,6 @@ or the error names what is missing. Code and pickles of a model are never run.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import struct
@@ -34,17 +33,6 @@ if TYPE_CHECKING:
 
 _POOLER = "pooler"
 """A layer of encoders that only classifiers read."""
-_NUMBERS = frozenset(
-    {
-        "max_length", "max_new_tokens", "min_length", "min_new_tokens", "num_beams", "num_return_sequences",
-        "temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
-        "length_penalty", "diversity_penalty", "no_repeat_ngram_size",
-        "encoder_no_repeat_ngram_size", "guidance_scale", "max_time",
-    }
-)  # fmt: skip
-"""Settings of ``generate`` in transformers that are numbers."""
-_LISTS = ("suppress_tokens", "begin_suppress_tokens")
-_PENALTIES = ("repetition_penalty", "encoder_repetition_penalty")
 _SHIPPED = ("eager", "sdpa", "flex_attention", "batched_mm", "grouped_mm")
 """Implementations of attention and experts that transformers brings: others may be fetched from the hub."""
 _FETCHING = (
@@ -61,8 +49,6 @@ _TASKS = ("feature-extraction", "fill-mask", "sequence-classification", "text-ge
 """The tasks of sentence-transformers that read texts."""
 _RARE = "\U00010380 \U00013000 \U0001f9a6"
 """A letter of Ugaritic, a hieroglyph and an otter: hardly any vocabulary has all of them."""
-_SUFFIXES = (".json", ".safetensors", ".txt", ".model")
-"""The endings of the files of a model."""
 _SHOWN = 3
 """How many weights an error names."""
 _DAMAGED = (
@@ -93,7 +79,6 @@ def opening(kind: str, name: str | Path, remedy: str) -> Iterator[None]:
     import torch
 
     try:
-        refuse_irregular(name)
         with without_weight_bars():
             yield
     except IncompleteError as error:
@@ -187,20 +172,6 @@ def refuse_larger_tokenizer(model: Any, tokenizer: Any) -> None:
         )
 
 
-def refuse_irregular(source: str | Path) -> None:
-    """Refuse a folder in which settings are no file: a folder, or a pipe, which would be read for ever."""
-    folder = Path(source)
-    for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if entry.is_file() or not entry.exists():
-            continue
-        if entry.suffix in _SUFFIXES or not entry.is_dir():
-            kind = "a folder" if entry.is_dir() else "a pipe or a device"
-            raise IncompleteError(
-                f"its {entry.name} (in {folder}) is {kind}, and a file is expected: copy the file from the "
-                "source of the model"
-            )
-
-
 def open_model(
     kind: Any,
     source: str | Path,
@@ -223,27 +194,6 @@ def open_model(
     refuse_incomplete(model, report, new_head, pooler)
     refuse_larger_tokenizer(model, tokenizer)
     read_weights(model)
-    most = getattr(model.config, "vocab_size", math.inf)
-    for name, value in vars(getattr(model, "generation_config", None) or object).items():
-        expected = ""  # what ``generate`` needs, so that it does not fail in the middle of a run
-        if value is None:
-            continue
-        if name.endswith(("_token_id", "_token_ids")):
-            several = value if isinstance(value, list) and name.startswith(("eos", "forced_eos")) else [value]
-            whole = all(type(token) is int for token in several)
-            if not whole or (name.startswith("forced") and not all(0 <= token < most for token in several)):
-                expected = "the number of a token"
-        elif name in _PENALTIES and value != 1 and not (type(value) is float and value > 0):
-            expected = "a number above 0 with a decimal point"
-        elif name in _LISTS and not (isinstance(value, list) and all(type(token) is int for token in value)):
-            expected = "a list of numbers of tokens"
-        elif name in _NUMBERS and type(value) not in (int, float):
-            expected = "a number"
-        if expected:
-            raise IncompleteError(
-                f"{name} of its generation_config.json is {value!r}, and {expected} is expected: correct it, "
-                "or copy the file from the source of the model"
-            )
     return model
 
 

@@ -17,7 +17,6 @@ from grls.models.load.opening import (
     open_tokenizer,
     refuse_dependent,
     refuse_incomplete,
-    refuse_irregular,
     refuse_larger_tokenizer,
     refuse_pickle,
     refuse_unknown_words,
@@ -119,7 +118,6 @@ def refuse_missing_parts(source: str, parts: list[ModuleFolder]) -> None:
         if not Path(source).is_dir():
             continue
         folder = Path(source) / part.folder
-        refuse_irregular(folder)
         if part.name not in _BARE and not any(folder.glob("*.json")):
             raise IncompleteError(
                 f"it lacks the settings of {part.name} (in {folder.name}), which {MODULES} names"

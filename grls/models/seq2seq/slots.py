@@ -22,7 +22,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from grls.errors import ConfigError
 from grls.index.rows import Ints
-from grls.io.files import exclusive
+from grls.io.locks import exclusive
 from grls.models.base import cache_argument
 from grls.models.head import Head, HeadRows
 from grls.models.sessions.grid import GridMemory

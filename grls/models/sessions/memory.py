@@ -31,7 +31,7 @@ from transformers import AttentionInterface, Cache
 
 from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
-from grls.io.files import exclusive
+from grls.io.locks import exclusive
 from grls.models.head import Cut, Head, HeadRows
 from grls.models.precision import refuse_nan_logits
 from grls.models.sessions.forest import Branches, Forest, Placed
@@ -89,7 +89,7 @@ class SlotModel(ABC):
     """Runs a transformers model with slots: the part of it that writes tokens, and its output head.
 
     The attention of the model is replaced while tokens are fed. So a model serves one thread at a time
-    (:func:`grls.io.files.exclusive`). ``positioned``: it is given the positions of tokens; T5 has a bias
+    (:func:`grls.io.locks.exclusive`). ``positioned``: it is given the positions of tokens; T5 has a bias
     by distance instead.
     """
 

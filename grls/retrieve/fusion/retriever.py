@@ -1,8 +1,7 @@
 """Fusion: several retrievers answer the same queries, and their rankings are made one.
 
-:class:`FusionRetriever` has single-step retrievers as members, of one kind (two seeds) or of several (a
-generator and a bi-encoder); :class:`FusedChains` has multi-step retrievers. All members are over one corpus.
-``grls fuse`` fuses runs instead of retrievers.
+:class:`FusionRetriever` has single-step retrievers as members, :class:`FusedChains` multi-step ones. All
+members are over one corpus. ``grls fuse`` fuses runs instead of retrievers.
 
 Legend: R rankings of one query (one a member), w_r the weight of member r, rank_r(p) the rank of passage p in
 ranking r, from 1.
@@ -16,10 +15,8 @@ ranking r, from 1.
 
 The formulas are those of ranx, the oracle of the tests; its own code takes minutes to compile and breaks ties
 by the order of a hash table. We differ where its convention rewards a miss: the passages of a ranking of
-equal scores get 1 under ``sum``, not 0. A ranking without a passage, or of weight 0, has no effect: passages
-that it alone holds are left out.
-
-Ties go to the passage with the better best rank, then to the earlier member, so every list is determined.
+equal scores get 1 under ``sum``, not 0. A ranking of weight 0 has no effect: passages that it alone holds are
+left out. Ties go to the passage with the better best rank, then to the earlier member.
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ from grls.retrieve.base import Description, FindsChains, Retriever
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import BM25, Opening, open_member, write_composite
-from grls.retrieve.spec import MANIFEST, check_fields, from_fields, named_from, recorded
+from grls.retrieve.spec import MANIFEST, Member, check_fields, from_fields, named_from, recorded
 
 Length = Literal["mean", "min", "max"] | int
 """Length of a fused chain: from the members' lengths (a half is rounded up), or that of member n, from 0."""
@@ -88,7 +85,6 @@ class Fusion:
             )
 
     def weights_of(self, members: int) -> tuple[float, ...]:
-        """The weights of so many members."""
         weights = self.weights or (1.0,) * members
         if len(weights) != members:
             raise ConfigError(
@@ -97,14 +93,9 @@ class Fusion:
         return weights
 
     def fuse(self, rankings: Sequence[Sequence[Hit]], k: int | None = None) -> list[Hit]:
-        """Fuse the R rankings of one query.
+        """Fuse the R rankings of one query, each best first; the rank is the position, whatever the scores.
 
-        Args:
-            rankings: A ranking of each member, best first; the rank is the position, whatever the scores.
-            k: Largest number of hits; None: no limit.
-
-        Returns:
-            Each passage once, best first. The score of ``interleave`` is 1 / rank.
+        Each passage comes once, best first, at most k (None: all). The score of ``interleave`` is 1 / rank.
         """
         at_least(1, k=k)
         if self.method == "interleave":
@@ -132,19 +123,17 @@ class Fusion:
 
 
 def _linked(fused: list[Hit], rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """The hits with the links that the first ranking has, which has any of them."""
+    """The hits with the links of the first ranking that has any."""
     links = {hit.id: hit.links for hits in reversed(rankings) for hit in hits if hit.links}
     return [FullHit.of(hit, links=links[hit.id]) if hit.id in links else hit for hit in fused]
 
 
 def interleave(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """One passage of each ranking in turn, from the top; each passage once, where it comes first."""
     ranks = _best_ranks(rankings)
     return [Hit(passage, 1 / rank) for rank, passage in enumerate(sorted(ranks, key=ranks.__getitem__), 1)]
 
 
 def rrf(rankings: Sequence[Sequence[Hit]], weights: Sequence[float], k: float = 60) -> list[Hit]:
-    """Reciprocal rank fusion; ``k`` is the constant that is added to every rank."""
     terms: dict[str, list[float]] = {}
     for hits, weight in zip(rankings, weights, strict=True):
         for rank, hit in enumerate(hits, 1):
@@ -153,7 +142,7 @@ def rrf(rankings: Sequence[Sequence[Hit]], weights: Sequence[float], k: float = 
 
 
 def comb_sum(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """CombSUM (Fox and Shaw, TREC-2): the sum of the scores as they are; a missing passage adds 0.
+    """CombSUM (Fox and Shaw, TREC-2): the sum of unscaled scores; a missing passage adds 0.
 
     For scores that are 0 or more on one scale, such as probabilities.
     """
@@ -165,7 +154,6 @@ def comb_sum(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
 
 
 def weighted_sum(rankings: Sequence[Sequence[Hit]], weights: Sequence[float]) -> list[Hit]:
-    """Weighted sum of scores that are scaled to [0, 1] in each ranking."""
     return comb_sum(
         [
             [Hit(hit.id, weight * score) for hit, score in zip(hits, min_max(hits), strict=True)]
@@ -175,14 +163,14 @@ def weighted_sum(rankings: Sequence[Sequence[Hit]], weights: Sequence[float]) ->
 
 
 def min_max(hits: Sequence[Hit]) -> list[float]:
-    """The scores of a ranking, from 0 for the lowest to 1 for the highest; 1 where all are equal."""
+    """From 0 for the lowest score to 1 for the highest; 1 where all are equal."""
     scores = [hit.score for hit in hits]
     low, high = min(scores, default=0.0), max(scores, default=0.0)
     return [(score - low) / (high - low) if high > low else 1.0 for score in scores]
 
 
 def fuse_rankings(members: Sequence[Rankings], fusion: Fusion, k: int | None = None) -> dict[str, list[Hit]]:
-    """Fuse the rankings of every query, in the order of the first member."""
+    """Queries are in the order of the first member."""
     for number, rankings in enumerate(members[1:], 2):
         apart = sorted(members[0].keys() ^ rankings.keys())
         if apart:
@@ -211,15 +199,9 @@ Value = TypeVar("Value", float, tuple[float, float])
 
 
 def tune_weights(members: int, fusion: Fusion, measure: Callable[[Fusion], Value]) -> tuple[Fusion, Value]:
-    """Find the best weights of the grid; of equally good weights the most even.
+    """The best weights of the grid, and their quality; of equally good weights the most even.
 
-    Args:
-        members: The number of members.
-        fusion: The fusion to tune.
-        measure: The quality of a fusion on the development queries, which is compared by ``>``.
-
-    Returns:
-        The fusion with the best weights, and its quality.
+    ``measure`` gives the quality of a fusion on the development queries, which is compared by ``>``.
     """
     fusions = [replace(fusion, weights=weights) for weights in weight_grid(members)]
     measured = []
@@ -232,7 +214,6 @@ def tune_weights(members: int, fusion: Fusion, measure: Callable[[Fusion], Value
 
 
 def _best_ranks(rankings: Sequence[Sequence[Hit]]) -> dict[str, tuple[int, int]]:
-    """Passage -> its best rank, and the first member that gives it that rank."""
     ranks: dict[str, tuple[int, int]] = {}
     for member, hits in enumerate(rankings):
         for rank, hit in enumerate(hits):
@@ -241,7 +222,7 @@ def _best_ranks(rankings: Sequence[Sequence[Hit]]) -> dict[str, tuple[int, int]]
 
 
 def _ranked(terms: Mapping[str, Sequence[float]], rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """The passages by the sum of their terms. Sums are exact: equal terms in another order make a tie."""
+    """The passages by the exact sum of their terms: equal terms in another order make a tie."""
     ranks = _best_ranks(rankings)
     scores = {passage: math.fsum(values) for passage, values in terms.items()}
     order = sorted(scores, key=lambda passage: (-scores[passage], ranks[passage]))
@@ -277,7 +258,6 @@ class _Fused:
         write_composite(folder, self.kind, named | recorded(self.fusion) | self.own, self.corpus)
 
     def describe(self) -> Description:
-        """Its description in manifests and reports."""
         members = [member.describe() for member in self.members]
         names = tuple(member.name for member in members)
         options = [{"retriever": member.name, **member.options} for member in members]
@@ -292,22 +272,18 @@ class _Fused:
         )
 
     def fingerprint(self) -> str:
-        """Fingerprint of the members and the fusion."""
         return f"{self.untuned()} {json.dumps(recorded(self.fusion))}"
 
     def untuned(self) -> str:
-        """The fingerprints of the members."""
         return " ".join(member.fingerprint() for member in self.members)
 
 
 class FusionRetriever(_Fused):
-    """Single-step retrieval by several retrievers.
+    """Single-step retrieval by at least two retrievers; another fusion may be one of them.
 
-    Args:
-        members: At least two; another ensemble may be one.
-        fusion: Options of the fusion; None interleaves.
-        depth: Number of hits of each member that give scores (``rrf``, ``sum``); None: 20. It does not follow
-            k, so neither does a score. Hits of members beyond it stand last, in turn, with the lowest score.
+    ``depth`` hits of each member give scores (``rrf``, ``sum``; None: 20). It does not follow k, so neither
+    does a score. Hits of members beyond it stand last, in turn, with the lowest score. ``fusion`` None
+    interleaves.
     """
 
     tuned_by = ("grls.tune.priors:FUSION",)
@@ -321,37 +297,33 @@ class FusionRetriever(_Fused):
 
     @staticmethod
     def open(folder: Path, spec: dict[str, Any], opening: Opening) -> FusionRetriever | FusedChains:
-        """Open a folder; see :func:`load_retriever`. Members that end chains give chains.
-
-        ``bm25`` is over the corpus of the other members.
-        """
+        """Members that end chains give chains; ``bm25`` is over the corpus of the other members."""
         file = folder / MANIFEST
         check_fields(spec, ("members",), ("method", "weights", "rrf_k", "depth", "length"), file)
         fusion = from_fields(Fusion, spec, file, "fusion")
         parts = from_fields(_Members, spec, file, "fusion")
         opened = dict[int, Any]()
         # BM25 without a corpus of its own is opened last, over the corpus of the first member.
-        specs = [{"kind": member} if isinstance(member, str) else member for member in parts.members]
-        lacks = [spec.get("kind") == BM25 and "corpus" not in spec for spec in specs]
-        for number in sorted(range(len(specs)), key=lacks.__getitem__):
+        embedded = [member if isinstance(member, dict) else {"kind": member} for member in parts.members]
+        lacks = [spec.get("kind") == BM25 and "corpus" not in spec for spec in embedded]
+        for number in sorted(range(len(lacks)), key=lacks.__getitem__):
             corpus = opened[min(opened)].corpus if opened else opening.corpus
             member = parts.members[number], folder, f"members[{number}]"
             opened[number] = open_member(*member, replace(opening, corpus=corpus))
-        members = [opened[number] for number in range(len(specs))]
+        members = [opened[number] for number in range(len(lacks))]
         if all(member.describe().steps == "dynamic" for member in members):
             return FusedChains(members, fusion, parts.length)
         return FusionRetriever(members, fusion, parts.depth)
 
     @checked
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
-        """The top-k passages of each query; see :class:`~grls.retrieve.base.Retriever`."""
         queries = queries_of(queries)
         return self._fused(k, lambda member, depth: member.retrieve(queries, depth, allow))
 
     def retrieve_after(
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: Allow = None
     ) -> list[list[Hit]]:
-        """The top-k passages given evidence, which each member takes in its own way."""
+        """Each member takes the evidence in its own way."""
         return self._fused(
             k, lambda one, depth: [hop.hits for hop in found_after(one, queries, evidence, depth, allow)]
         )
@@ -363,12 +335,9 @@ class FusionRetriever(_Fused):
 
 
 class FusedChains(_Fused):
-    """Multi-step retrieval by several multi-step retrievers; their best chains are fused.
+    """Multi-step retrieval by at least two retrievers; their best chains are fused.
 
-    Args:
-        members: At least two; the best chain of each is used.
-        fusion: Options of the fusion of their passages, ranked by hop; None interleaves.
-        length: Length of a fused chain (dynamic setting).
+    ``fusion`` is of their passages, ranked by hop; None interleaves. ``length`` is that of a fused chain.
     """
 
     def __init__(self, members: Sequence[FindsChains], fusion: Fusion | None = None, length: Length = "mean"):
@@ -378,16 +347,14 @@ class FusedChains(_Fused):
         chain_length([0] * len(self.members), length)
 
     def describe(self) -> Description:
-        """Its description in manifests and reports."""
         return replace(super().describe(), steps="dynamic")
 
     def fingerprint(self) -> str:
-        """Fingerprint of the members, the fusion and the length."""
         return f"{super().fingerprint()} {self.length}"
 
     @checked
     def retrieve_chains(self, queries: Any, allow: Allow = None) -> list[list[Chain]]:
-        """Dynamic setting: one fused chain a query, in a list of its own as elsewhere."""
+        """Dynamic setting: one fused chain a query, in a list of its own."""
         queries = queries_of(queries)
         return [
             [fuse_chains(chains, self.fusion, self.length)] for chains in self._member_chains(queries, allow)
@@ -402,7 +369,6 @@ class FusedChains(_Fused):
         ]
 
     def _member_chains(self, queries: Sequence[Query], allow: Allow) -> list[tuple[Chain, ...]]:
-        """The members' best chains, query by query."""
         empty = Chain((), 0.0, False)
         retrieved = [member.retrieve_chains(queries, allow) for member in self.members]
         best = [[chains[0] if chains else empty for chains in member] for member in retrieved]
@@ -411,9 +377,7 @@ class FusedChains(_Fused):
 
 @dataclass(frozen=True)
 class _Members:
-    """The members in a file."""
-
-    members: list[str | dict[str, Any]]
+    members: list[Member]
     depth: int | None = None
     length: Length = "mean"
 
@@ -440,18 +404,12 @@ def fuse_chains(
     length: Length = "mean",
     rankings: Sequence[Sequence[Hit]] | None = None,
 ) -> Chain:
-    """Fuse the chains of one query into one.
+    """Fuse the chains of one query, one a member, into one.
 
-    Args:
-        chains: A chain of each member.
-        fusion: Options of the fusion of their passages, ranked by hop.
-        length: See :data:`Length`; members' lengths count passages.
-        rankings: The passages of each chain with scores to fuse by; None: those of :func:`chain_hits`.
-
-    Returns:
-        The first passages of the fused ranking, with their fused scores; ``Chain.score`` is their sum and no
-        log-probability. ``done`` where every member wrote DONE, or the one that sets the length did. DONE is
-        not among the hits.
+    ``rankings`` are the passages of each chain with scores to fuse by; None: those of :func:`chain_hits`. The
+    chain has the first passages of the fused ranking; its score is the sum of theirs, no log-probability. It
+    is ``done`` where every member wrote DONE, or the one that sets the length did; DONE is not among the
+    hits.
     """
     if rankings is None:
         rankings = [chain_hits(chain) for chain in chains]
@@ -462,7 +420,7 @@ def fuse_chains(
 
 
 def chain_length(lengths: Sequence[int], length: Length) -> int:
-    """The length of a fused chain; a ConfigError where ``length`` names no member."""
+    """A ConfigError where ``length`` names no member."""
     if isinstance(length, int):
         if not 0 <= length < len(lengths):
             raise ConfigError(

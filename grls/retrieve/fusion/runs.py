@@ -10,23 +10,17 @@ import hashlib
 import json
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from shlex import quote
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
-from grls.data.corpus import Corpus
-from grls.data.filters import Allow
-from grls.data.inputs.arguments import Count, UnfitError, checked, fitted
-from grls.data.types import Chain, Hit, Query
-from grls.errors import ConfigError, DataError, Option
+from grls.data.types import Chain, Hit
+from grls.errors import ConfigError, Option
 from grls.io.progress import counted
 from grls.models.base import Floats
-from grls.retrieve.base import Description, Retriever
 from grls.retrieve.fusion.retriever import (
     Fusion,
     Length,
@@ -35,9 +29,6 @@ from grls.retrieve.fusion.retriever import (
     fuse_chains,
     fuse_rankings,
 )
-from grls.retrieve.queries import check_counts
-from grls.retrieve.registry import Opening, open_member, write_composite
-from grls.retrieve.spec import MANIFEST, check_fields, from_record, named_from
 from grls.runs.portions import RunInfo, Steps
 from grls.runs.run import Run
 from grls.runs.trec import chain_ranking
@@ -196,11 +187,6 @@ class SetSize:
     bias: float
     missing: tuple[float, ...]
 
-    def __post_init__(self) -> None:
-        features = _features([]).shape[1]
-        if {len(self.mean), len(self.scale), len(self.weights)} != {features} or not self.missing:
-            raise ConfigError(f"expected {features} numbers of each kind for a cut; tune it again.")
-
     @classmethod
     def fit(cls, rankings: Sequence[Sequence[Hit]], gold: Sequence[Collection[str]]) -> SetSize:
         """Fit it to development queries.
@@ -248,95 +234,6 @@ class SetSize:
         pairs = zip(hits[:k], np.log(probabilities).tolist(), strict=False)
         score = math.log(max(expected_f1, _LEAST))
         return Chain(tuple(Hit(hit.id, log) for hit, log in pairs), score, True)
-
-
-class CutRetriever:
-    """Cuts the rankings of another retriever: the kind ``cut``.
-
-    Args:
-        retriever: The retriever.
-        size: Fitted on its rankings of development queries; None: not fitted yet, so it cannot retrieve.
-        depth: Number of passages of a ranking before the cut, the same as when ``size`` was fitted.
-        folder: Its folder, for errors.
-    """
-
-    kind = "cut"
-    tuned_by = ("grls.tune.priors:CUT",)
-    folders = ("retriever",)
-
-    def __init__(self, retriever: Retriever, size: SetSize | None, depth: int, folder: str | Path = "FOLDER"):
-        check_counts(depth=depth)
-        self.retriever, self.folder = retriever, folder
-        self.size = size
-        self.depth = depth
-
-    @classmethod
-    def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
-        """Open a folder; see :func:`load_retriever`."""
-        file = folder / MANIFEST
-        check_fields(spec, ("retriever", "depth"), ("size",), file)
-        size = from_record(SetSize, spec["size"], file, "size") if "size" in spec else None
-        try:
-            depth = fitted(spec["depth"], int)
-        except UnfitError as error:
-            raise DataError(error.said_of("cut.depth"), file) from None
-        return cls(open_member(spec["retriever"], folder, "retriever", opening), size, depth, folder)
-
-    def save_pretrained(self, folder: str | Path, retriever: str | Path | dict[str, Any]) -> None:
-        """Write a folder that names the one of the retriever, or embeds its specification."""
-        named = {"retriever": named_from(folder, retriever), "depth": self.depth}
-        content = named | ({"size": asdict(self.size)} if self.size is not None else {})
-        write_composite(folder, self.kind, content, self.corpus)
-
-    @property
-    def corpus(self) -> Corpus:
-        """The corpus of the retriever."""
-        return self.retriever.corpus
-
-    def describe(self) -> Description:
-        """Its description in manifests and reports."""
-        first = self.retriever.describe()
-        return replace(
-            first,
-            score_mode=f"{first.score_mode}, cut",
-            label=f"{first.name}, cut",
-            options={**first.options, "cut": self.depth},
-            steps="dynamic",
-            sets=True,
-        )
-
-    def fingerprint(self) -> str:
-        """Fingerprint of the retriever and of the cut."""
-        size = None if self.size is None else asdict(self.size)
-        return f"{self.retriever.fingerprint()} {json.dumps(size)} {self.depth}"
-
-    def untuned(self) -> str:
-        """The fingerprint of the retriever alone."""
-        return self.retriever.fingerprint()
-
-    @checked
-    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
-        """At most k passages of each query, as the retriever ranks them."""
-        return [hits[:k] for hits, _ in self.retrieve_sets(queries, allow)]
-
-    @checked
-    def retrieve_chains(self, queries: Any, allow: Allow = None) -> list[list[Chain]]:
-        """One chain for each query: the passages before the cut."""
-        return [[chain] for _, chain in self.retrieve_sets(queries, allow)]
-
-    def retrieve_sets(
-        self, queries: Sequence[Query | str], allow: Allow = None
-    ) -> list[tuple[list[Hit], Chain]]:
-        """The passages of each query before the cut, with the scores of the retriever, and as a chain."""
-        size = self.size
-        if size is None:
-            raise ConfigError(
-                f"where rankings end is not known yet: `grls tune {quote(str(self.folder))} "
-                f"{Option('data', 'D')}` finds it on dev."
-            )
-        rankings = self.retriever.retrieve(queries, self.depth, allow)
-        chains = [size.cut(hits) for hits in rankings]
-        return [(hits[: len(chain.hits)], chain) for hits, chain in zip(rankings, chains, strict=True)]
 
 
 def best_size(probabilities: Floats, missing: Floats) -> tuple[int, float]:

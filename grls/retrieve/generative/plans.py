@@ -4,10 +4,10 @@ The request of a retrieval is read, filtered and decoded when slots are free. A 
 alone, and its result is that of a search of its own, with rescoring and priors. A generator that writes spans
 ranks the passages of a query as soon as the search for its spans has stopped.
 
-First hops and single steps come before later hops: their inputs are short, and a user waits for the first
-passage. A later hop has an input for each chain, with the evidence, so reading the inputs of a few retrievals
-takes as long as many searches. Later hops enter a few at a time, when no first hop is in a slot, or after
-some turns; and a part of the slots is reserved for first hops.
+First hops and single steps come first: their inputs are short, and a user waits for the first passage. A
+later hop has an input for each chain, with the evidence; reading those of a few retrievals takes as long as
+many searches. So later hops enter a few at a time, when no first hop is in a slot, or after some turns; and a
+part of the slots is reserved for first hops.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from grls.decode.joining import JoiningQuery
 from grls.decode.prior import Prior
 from grls.errors import ConfigError, GrlsError
 from grls.index import Subset
-from grls.io.files import exclusive
+from grls.io.locks import exclusive
 from grls.models.base import check_positions
 from grls.retrieve.base import DecodesPassages, Decoding, Plan, PlanSource
 from grls.retrieve.generative.span_scores import Reach, SpanRanking, hidden_spans, prior_over_spans
@@ -34,45 +34,37 @@ from grls.retrieve.queries import check_counts
 _LEAST_SLOTS, _MOST_SLOTS = 8, 64
 """Inputs in flight of a search that others join, at first and at most; a retriever may have fewer slots."""
 _LATER, _PATIENCE, _RESERVED = 4, 16, 4
-"""Later hops that enter together; turns after which they enter beside first hops; every how many-th slot is
-reserved for first hops."""
+"""``_LATER``: later hops that may enter at once. ``_PATIENCE``: turns that they wait while first hops are in
+slots. ``_RESERVED``: one slot of so many is for first hops alone.
+"""
 _FILTERS = 64
 """Filters whose passages are known; a search that others join may never end."""
 
 
 class DecodesPlans:
-    """A generator, or one with priors (``DecodesPassages``), whose retrievals join one search.
-
-    Attributes:
-        has_priors: Whether queries have priors.
-    """
+    """A generator, or one with priors (``DecodesPassages``), whose retrievals join one search."""
 
     has_priors: ClassVar[bool] = False
 
     def priors_of(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> Prior | None:
-        """The prior over passages for queries, each with its evidence; None: no prior."""
         return None
 
     @property
     def lets_join(self) -> bool:
-        """Whether retrievals can join its search: it decodes in slots."""
         generator = _generator(self)
         return generator.trees is not None and not generator.options.compile
 
     @property
     def runner(self) -> Self | None:
-        """The retriever whose search its retrievals join: itself; None: its search takes no others."""
         return self if self.lets_join else None
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
-        """The hits of one query, for a search that others join."""
         generator = _generator(self)
         (ranking,) = yield [Decoding(query, (), (generator.done,), k, allow)]
         hits: list[Hit] = generator.hits(ranking)
         return hits
 
     def run_plans(self, source: PlanSource) -> None:
-        """Do the retrievals of a source, which join while the search runs, until none is left."""
         if not self.lets_join:
             raise ConfigError("queries cannot join the search of this retriever: call retrieve instead.")
         generator = _generator(self)
@@ -89,8 +81,6 @@ def _generator(retriever: DecodesPlans) -> Any:
 
 @dataclass
 class _Retrieval:
-    """A retrieval in progress."""
-
     plan: Plan[Any]
     owner: Any
     rankings: list[list[ScoredPassage]] = field(default_factory=list)  # those of the last requests
@@ -109,7 +99,6 @@ class _Request:
 
     @property
     def later(self) -> bool:
-        """Whether it is a later hop."""
         return bool(self.decoding.passages)
 
 
@@ -131,7 +120,6 @@ class _PlanRun:
         self._wide: list[_Request] = []  # those that wait for wider ones
 
     def run(self) -> None:
-        """Search, with as many slots as are needed, until no retrieval is left."""
         codec = self._generator.codec
         longest = max(codec.limits.input, len(codec.model_input([])) + codec.limits.query)
         while wanted := self._wanted():
@@ -176,7 +164,6 @@ class _PlanRun:
         return queries
 
     def _may_enter(self) -> int:
-        """The number of later hops that may enter now."""
         self._inside = [request for request in self._inside if not self.gone(request)]
         inside = sum(request.later for request in self._inside)
         first = inside < len(self._inside) or self._source.waiting() > 0
@@ -185,16 +172,16 @@ class _PlanRun:
         return max(0, min(len(self._requests), _LATER, self._slots - self._slots // _RESERVED - inside))
 
     def gone(self, owner: _Request) -> bool:
-        """Whether a retrieval has failed, or its result is no longer wanted."""
         return owner.retrieval.ended or self._source.gone(owner.retrieval.owner)
 
     def answer(self, owner: _Request, passages: list[ScoredPassage]) -> None:
-        """The result of a query."""
         self._inside = [request for request in self._inside if request is not owner]
         self._decided.append((owner, passages))
 
     def _wanted(self) -> int:
-        """The number of waiting inputs, once the retrievals have the decided rankings and request more."""
+        """The number of waiting inputs, once decided rankings have gone to their retrievals, which request
+        more.
+        """
         while self._decided:
             decided, self._decided = self._decided, []
             decided = [pair for pair in decided if not self.gone(pair[0])]
@@ -244,7 +231,7 @@ class _PlanRun:
             self._source.fail(retrieval.owner, error)
 
     def _queries(self, requests: Sequence[_Request]) -> list[JoiningQuery]:
-        """Requests as queries of the decoder; tokens and priors are computed together."""
+        """Tokens and priors of all requests are computed together."""
         if not requests:
             return []
         generator, options = self._generator, self._generator.options

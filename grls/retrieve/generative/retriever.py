@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from copy import copy
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -56,7 +56,8 @@ from grls.index.rows import Form, Ints, Rows
 from grls.index.storage import MANIFEST as INDEX
 from grls.index.storage import write_index
 from grls.index.union import merge
-from grls.io.files import atomic_folder, exclusive, other_format, read_json, sha256, temporary, write_json
+from grls.io.files import atomic_folder, other_format, read_json, sha256, temporary, write_json
+from grls.io.locks import exclusive
 from grls.io.progress import Progress, counted
 from grls.models.base import Floats, check_positions, once_each
 from grls.models.causal.slots import CausalTrees
@@ -75,9 +76,7 @@ from grls.retrieve.generative.span_scores import (
     Reach,
     SpanRanking,
     hidden_spans,
-    likeliest_spans,
     prior_over_spans,
-    ranked,
 )
 from grls.retrieve.queries import check_counts, queries_of, reachable
 from grls.retrieve.registry import Opening, folder_key
@@ -109,8 +108,6 @@ class GenerativeRetriever(DecodesPlans):
 
     It chooses the fastest decoder for the model, the index and the options: :mod:`grls.decode.gpu.search` on
     GPUs, :mod:`grls.decode.fast` elsewhere, and for a model that does not run in slots the plain beam search.
-
-    Passages can be removed from every search, and added after the others, without building the index again.
 
     Args:
         model: A transformers model, sequence-to-sequence or causal; it is used in eval mode.
@@ -180,10 +177,8 @@ class GenerativeRetriever(DecodesPlans):
 
     @classmethod
     def build(cls, model: str, corpus: str, building: Building) -> str:
-        """Build a folder; see :func:`grls.retrieve.build.build`.
-
-        Files beside a model hold the length limits of its training, its spans and how it rescores. Options
-        override these files.
+        """Files in the folder of a model hold the length limits of its training, its spans and how it
+        rescores. Options override these files.
         """
         building.refuse_unused(
             "a generator", ("similarity",), f"leave it out, or choose {Option('kind', 'dense')}"
@@ -237,7 +232,7 @@ class GenerativeRetriever(DecodesPlans):
         options: SearchOptions | None = None,
         verify: bool | None = None,
     ) -> Self:
-        """Open a retriever folder.
+        """Open a retriever folder, whose parts are checked to belong together.
 
         Args:
             folder: A folder that :meth:`save_pretrained` or ``grls index`` wrote.
@@ -245,12 +240,6 @@ class GenerativeRetriever(DecodesPlans):
             precision: See :mod:`grls.models.precision`.
             options: Options of decoding.
             verify: Compare the checksums of the index; None: see :func:`grls.index.load_index`.
-
-        Raises:
-            DataError: The folder is not a retriever, or a file in it is damaged.
-            IndexFormatError: The index is damaged.
-            MismatchError: The index belongs to another tokenizer or corpus, or the model, the metadata or the
-                index has changed since the folder was made.
         """
         path = Path(folder)
         manifest = _read_manifest(path)
@@ -276,7 +265,6 @@ class GenerativeRetriever(DecodesPlans):
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
-        """Open a folder; see :func:`load_retriever`."""
         opened = cls.from_pretrained(
             folder, opening.device, opening.precision, opening.searching, opening.verify
         )
@@ -287,7 +275,6 @@ class GenerativeRetriever(DecodesPlans):
     shared_by = staticmethod(folder_key)
 
     def reopened(self, folder: Path, opening: Opening) -> Self:
-        """The same retriever with other options of search; see :mod:`grls.retrieve.registry`."""
         retriever = copy(self)
         retriever.options = opening.searching or SearchOptions()
         retriever._decoder = None
@@ -298,13 +285,7 @@ class GenerativeRetriever(DecodesPlans):
     def save_pretrained(self, folder: str | Path, ranges: PrefixRanges | None = None) -> None:
         """Write the whole retriever to one folder, atomically; an earlier one there is replaced.
 
-        Args:
-            folder: The folder.
-            ranges: How to cut the index into prefix ranges; None: it stays whole.
-
-        Raises:
-            ConfigError: The model has packed weights, which cannot be written; or the index is cut already,
-                or cannot be cut.
+        ``ranges``: how to cut the index into prefix ranges; None: it stays whole.
         """
         if is_packed(self.model):
             raise ConfigError(
@@ -353,7 +334,7 @@ class GenerativeRetriever(DecodesPlans):
 
     @classmethod
     def update(cls, folder: Path, output: Path, changes: Changes) -> ChangedCount:
-        """Write a changed folder, whose index is not built again. See :mod:`grls.retrieve.update`."""
+        """Write the changed folder, without building the index again."""
         opened = cls.from_pretrained(folder, "cpu")
         if changes.remove:
             opened.remove(changes.remove, adding=changes.add is not None)
@@ -366,14 +347,13 @@ class GenerativeRetriever(DecodesPlans):
 
     @staticmethod
     def removed_in(folder: Path) -> list[str]:
-        """Ids of passages that a folder holds until its index is merged, though they were removed."""
+        """Ids of removed passages that a folder holds until its index is merged."""
         if not read_spec(folder).get("removed"):
             return []
         corpus = Corpus.read(folder)
         return corpus.ids(_removed(folder / REMOVED, corpus))
 
     def fingerprint(self) -> str:
-        """SHA-256 of the model, the corpus, and the options of spans."""
         parts = {
             "weights": model_fingerprint(self.model),
             "tokenizer": tokenizer_fingerprint(self.codec.tokenizer),
@@ -389,10 +369,6 @@ class GenerativeRetriever(DecodesPlans):
         """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.
 
         Under ``renormalized`` scores the score of a hit is its log-probability among the allowed passages.
-
-        Raises:
-            DataError: A query is empty or too long, or a filter names an unknown passage.
-            ConfigError: A filter cannot be used, or no filter leaves a passage.
         """
         queries = queries_of(queries)
         inputs = [self.codec.model_input(tokens) for tokens in self.encode(queries)]
@@ -401,7 +377,6 @@ class GenerativeRetriever(DecodesPlans):
         return [self.hits(ranking) for ranking in rankings]
 
     def describe(self) -> Description:
-        """Its description in manifests and reports."""
         options = self.options
         names = ["beams", "early_stop", "truncate_queries"]
         names += [] if self.spans is None else ["span_temperature", "span_threshold"]
@@ -413,11 +388,9 @@ class GenerativeRetriever(DecodesPlans):
 
     @property
     def generator(self) -> Self:
-        """The generator that decodes: itself."""
         return self
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
-        """Prepare the hops of these queries; see :class:`~grls.retrieve.base.DecodesHops`."""
         tokens, subsets = self.encode(queries), self.subsets(queries, allow)
 
         def find(live: Sequence[ChainToContinue], hop: int, k: int) -> list[list[ScoredPassage]]:
@@ -436,17 +409,15 @@ class GenerativeRetriever(DecodesPlans):
 
     @property
     def reads_on(self) -> bool:
-        """Whether the input of a hop is read on from where that of the hop before ended."""
+        """Whether the input of a hop begins with that of the hop before."""
         return isinstance(self.trees, CausalTrees)
 
     @property
     def done(self) -> int:
-        """The passage number of DONE."""
         return len(self.corpus)
 
     @property
     def widest(self) -> int:
-        """Number of passages that a search scores for any k."""
         return max(self.options.beams, self.options.rescore)
 
     def numbers(self, passages: Sequence[int] | Ints) -> Ints:
@@ -456,7 +427,7 @@ class GenerativeRetriever(DecodesPlans):
     def subsets(self, queries: Sequence[Query], allow: Allow) -> list[Subset | None]:
         """The part of the index that each query may retrieve, DONE included; None: everything.
 
-        Queries with equal filters share one subset, which is made once.
+        Queries with equal filters share one subset.
         """
         if allow is None:
             return [self._everything()] * len(queries)
@@ -466,27 +437,18 @@ class GenerativeRetriever(DecodesPlans):
         return [self._everything() if index is None else filtered[index] for index in within.indices]
 
     def encode(self, queries: Sequence[Query]) -> list[list[int]]:
-        """Token ids of the queries.
-
-        Raises:
-            DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
-        """
+        """Token ids of the queries; one that is too long is refused or cut, by ``truncate_queries``."""
         ids, texts = [q.id for q in queries], [q.text for q in queries]
         return self.codec.queries(ids, texts, self.options.truncate_queries)
 
     def sequences(self, passages: Sequence[int]) -> list[TokenIds]:
-        """The token sequences of passages, title and text."""
         if self.spans is None:
             return [self.index.tokens(passage) for passage in passages]
         return self.codec.passages(self.corpus.passages(passages))
 
     def hop_input(self, query: Query, tokens: Sequence[int], passages: Sequence[int]) -> list[int]:
-        """The model input of a hop, as token ids.
-
-        Args:
-            query: The query.
-            tokens: Its token ids (:meth:`encode`).
-            passages: Numbers of the evidence so far, in order.
+        """The model input of a hop, as token ids: a query, its ``tokens`` (:meth:`encode`), and its evidence
+        so far.
         """
         if self.codec.limits.evidence:
             return self.codec.model_input(
@@ -495,7 +457,6 @@ class GenerativeRetriever(DecodesPlans):
         return self.codec.model_input(tokens, self.sequences(passages))
 
     def hits(self, ranking: Sequence[ScoredPassage]) -> list[Hit]:
-        """Scored passages as hits with passage ids."""
         ids = self.corpus.ids([hit.passage for hit in ranking])
         return [Hit(name, hit.score) for name, hit in zip(ids, ranking, strict=True)]
 
@@ -508,20 +469,11 @@ class GenerativeRetriever(DecodesPlans):
         subsets: Sequence[Subset | None] = (),
         prior: Prior | None = None,
     ) -> list[list[ScoredPassage]]:
-        """Decode any number of inputs, and rescore the best passages if the options ask for it.
+        """Decode any number of inputs (token ids), and rescore the best passages if the options ask for it.
 
-        Args:
-            inputs: Model inputs as token ids.
-            k: Largest number of passages for each input.
-            exclude: For each input, numbers of passages that it may not retrieve; where passages are written
-                whole, their copies are excluded as well.
-            label: The text of the progress bar.
-            subsets: For each input, the passages that it may retrieve (:meth:`subsets`); empty: all.
-            prior: Prior over the passages for these inputs.
-
-        Raises:
-            ConfigError: The option ``compile`` is set where it has no effect, or ``rescore`` for a model
-                that has not learned to.
+        Each input gets at most k passages of its subset (:meth:`subsets`; empty: all) but those in
+        ``exclude``; where passages are written whole, their copies are excluded as well. ``label`` is for the
+        progress bar.
         """
         depth = self.options.rescore
         if depth:
@@ -537,13 +489,11 @@ class GenerativeRetriever(DecodesPlans):
     def rescored(
         self, inputs: Sequence[Sequence[int]], rankings: Sequence[list[ScoredPassage]]
     ) -> list[list[ScoredPassage]]:
-        """The rankings of inputs, whose best passages are rescored as the options say."""
         depth, weight = self.options.rescore, self.options.rescore_weight
         odds = self.rescore(inputs, [[hit.passage for hit in ranking[:depth]] for ranking in rankings])
         return [rescored(*pair, weight) for pair in zip(rankings, odds, strict=True)]
 
     def refuse_to_rescore(self) -> None:
-        """Refuse (ConfigError) to rescore with a model that has not learned to rescore."""
         if self.rescore_input is None:
             raise ConfigError(
                 f"the generator has not learned to rescore passages: train it with {Option('data.rescore')} "
@@ -553,12 +503,7 @@ class GenerativeRetriever(DecodesPlans):
     def rescore(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
         """The log-odds (nats) of passages once the model has read them to the end (:mod:`grls.models.head`).
 
-        Args:
-            inputs: Model inputs as token ids.
-            passages: For each input, numbers of passages; DONE may be one of them.
-
-        Raises:
-            ConfigError: The model has not learned to rescore, or has too few positions.
+        Each input, as token ids, has its passages; DONE may be one of them.
         """
         self.refuse_to_rescore()
         rescore_input, codec = self.rescore_input, self.codec
@@ -584,29 +529,6 @@ class GenerativeRetriever(DecodesPlans):
                 bar.update(len(rows))
         return odds
 
-    def likeliest_spans(
-        self, inputs: Sequence[Sequence[int]], k: int, exclude: Sequence[Sequence[int]], label: str
-    ) -> list[list[int]]:
-        """The likeliest span of each of the k best passages, for a generator that writes spans.
-
-        Spans whose text an excluded passage holds as well are left out, and so are passages with no other
-        spans, such as copies. Arguments and errors are those of :meth:`frontiers`.
-
-        Returns:
-            For each input at most k numbers of spans, that of the best passage first.
-        """
-        rankings = []
-        searched = self.frontiers(inputs, k, exclude, label)
-        for (frontier, ranking), hidden in zip(searched, exclude, strict=True):
-            scores = replace(ranking, k=k + len(hidden)).scores(frontier)
-            excluded = np.unique(hidden).astype(np.int64)
-            spans = likeliest_spans(frontier, scores.passages, ranking.reach, excluded)
-            span_of = dict(zip(scores.passages.tolist(), spans.tolist(), strict=True))
-            hits = ranked(scores, self.done, self.options.span_temperature, len(span_of))
-            best = [span_of[hit.passage] for hit in hits]
-            rankings.append([span for span in best if span >= 0][:k])
-        return rankings
-
     def frontiers(
         self,
         inputs: Sequence[Sequence[int]],
@@ -618,10 +540,7 @@ class GenerativeRetriever(DecodesPlans):
     ) -> list[tuple[Frontier, SpanRanking]]:
         """Where the search for spans stopped for each input, and what ranks its passages, k at most.
 
-        Arguments and errors are those of :meth:`search`; the prior is over passages.
-
-        Raises:
-            ConfigError: The generator writes whole passages.
+        Arguments are those of :meth:`search`; the prior is over passages.
         """
         check_counts(k=k)
         if self.spans is None:
@@ -677,7 +596,7 @@ class GenerativeRetriever(DecodesPlans):
             return [results[i] for i in range(len(inputs))]
 
     def decoder(self, k: int) -> Decoder:
-        """The plain beam search for k passages an input, which :meth:`search` agrees with."""
+        """The plain beam search, which :meth:`search` agrees with."""
         options = self.options
         settings = max(k, options.beams), options.mode, options.early_stop, options.span_threshold
         return Decoder(self._plain, self.index, *settings)
@@ -689,14 +608,13 @@ class GenerativeRetriever(DecodesPlans):
         return f"{'device' if self._on_device(self.trees) else kind} on {self.model.device}"
 
     def _on_device(self, trees: SlotModel | None) -> bool:
-        """Whether the search for devices is used: it is the fastest on a GPU."""
         on_gpu = trees is not None and trees.device.type == "cuda" and self.index.has_tensors
         return on_gpu or self.options.compile
 
     def slot_decoder(self, trees: SlotModel, k: int) -> FastDecoder | DeviceDecoder:
         """The search in slots for k results an input: that for GPUs where it suits, else the fast one.
 
-        It is kept, with its data about the index, until options, device or index are others.
+        It is cached, with its data about the index, until options, device or index are others.
         """
         options, on_device = self.options, self._on_device(trees)
         beams, settings = max(k, options.beams), (options.mode, options.early_stop, options.batch_size)
@@ -714,13 +632,8 @@ class GenerativeRetriever(DecodesPlans):
     def remove(self, ids: Sequence[str], adding: bool = False) -> None:
         """Remove passages from every search; saving the retriever keeps the change.
 
-        Nothing is rebuilt. The passages stay in corpus and index until :meth:`merge`.
-
-        Where passages are added next (``adding``), none need be left.
-
-        Raises:
-            DataError: An id is unknown, or its passage is removed already.
-            ConfigError: No passage would be left.
+        The passages stay in corpus and index until :meth:`merge`. Where passages are added next (``adding``),
+        none need be left.
         """
         removed = set(self.removed)
         for name, number in zip(ids, self.corpus.numbers(ids), strict=True):
@@ -738,10 +651,6 @@ class GenerativeRetriever(DecodesPlans):
         They go into a second segment of the index; the first one does not change until :meth:`merge`, which
         is done first where an added passage has the id of a removed one, so an id stands for one passage.
         The model has not memorised the new passages, so it may score them lower.
-
-        Raises:
-            DataError: There is no passage, or an id is reserved, used twice or taken.
-            ConfigError: The index holds only unique prefixes, or a passage is too long for the model.
         """
         self._segments()[0].rows.refuse_prefixes("adding passages", decoding=False)
         new = (
@@ -774,10 +683,7 @@ class GenerativeRetriever(DecodesPlans):
         self._change(corpus, index, (), spans)
 
     def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
-        """See :class:`~grls.retrieve.base.ChecksFolder`."""
-
         def compare() -> None:
-            """Refuse an index whose sequences are not those of the passages, and DONE."""
             listed, rows, number = self.spans or self.corpus, self.index.rows, 0
             done = [self.codec.done_sequence]
             with Progress(len(self.index), "compare", "passages", shown=None) as bar:
@@ -796,7 +702,6 @@ class GenerativeRetriever(DecodesPlans):
         yield "the index holds the passages of corpus.jsonl", folder, compare
 
     def _segments(self) -> tuple[Segment, Segment | None]:
-        """The first segment of the index, and the second one, if it has one."""
         if isinstance(self.index, UnionIndex):
             return self.index.base, self.index.added
         if not isinstance(self.index, Segment):
@@ -825,7 +730,6 @@ class GenerativeRetriever(DecodesPlans):
             index.complete = self._sequence  # whole passages come from the corpus
 
     def _sequence(self, number: int) -> Ints:
-        """The whole token sequence of number ``number`` in the index, from its text."""
         listed = self.corpus if self.spans is None else self.spans
         if number == len(listed):
             return self.codec.done_sequence
@@ -836,18 +740,13 @@ def rescored(ranking: Sequence[ScoredPassage], odds: Floats, weight: float) -> l
     """Rank passages by score and log-odds.
 
     The search gives the C best passages of a query scores s(x). The generator reads each to its end and gives
-    it log-odds a(x) (:mod:`grls.models.head`). With w the weight,
+    it log-odds a(x) (``[C]``, nats; :mod:`grls.models.head`). With w the weight,
 
         score(x)  =  s(x) + w a(x) + c,    c = log sum over candidates of exp s  -  log sum of exp (s + w a),
 
     so the total probability of the candidates does not change. Other passages follow, with scores no higher
     than those of the candidates, so that a ranking does not depend on the number of hits. In chains this
     holds at every hop: scores stay log-probabilities, and DONE is rescored like a passage.
-
-    Args:
-        ranking: The passages of a query by the search, best first.
-        odds: ``[C]`` log-odds (nats) of the first C passages.
-        weight: The weight w.
     """
     count = len(odds)
     if not count:
@@ -861,11 +760,7 @@ def rescored(ranking: Sequence[ScoredPassage], odds: Floats, weight: float) -> l
 
 
 def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
-    """The retriever, or that of its single steps, as a generator; ``why`` begins the error.
-
-    Raises:
-        ConfigError: The retriever is of another kind.
-    """
+    """The retriever, or that of its single steps, as a generator; ``why`` begins the error."""
     inner, generator = single_steps(retriever), generator_within(retriever)
     if generator is None or generator is not inner:
         raise ConfigError(f"{why}: give the folder of a generative retriever; this one is {retriever.kind}.")
@@ -873,13 +768,11 @@ def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
 
 
 def generator_within(retriever: Retriever) -> GenerativeRetriever | None:
-    """The generator in a retriever, if it has one."""
     inner = single_steps(retriever)
     return inner.generator if isinstance(inner, DecodesPassages) else None
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    """The ``grls.json`` of a generative retriever, checked."""
     file = folder / MANIFEST
     manifest = read_spec(folder)
     if manifest["kind"] != GenerativeRetriever.kind:
@@ -898,7 +791,6 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 def _read_passages(
     folder: Path, manifest: dict[str, Any], codec: Codec, verify: bool | None
 ) -> tuple[Corpus, ConstraintIndex, list[int], Spans | None]:
-    """Corpus, index, the numbers of removed passages, and the spans that the index holds, checked."""
     corpus = Corpus.read(folder)
     words = read_spans(manifest.get("spans"), folder / MANIFEST)
     arguments = *_fingerprints(codec, corpus, words), verify
@@ -934,7 +826,6 @@ def _read_passages(
 
 
 def _sums(folder: Path, corpus: Corpus) -> dict[str, str]:
-    """Fingerprints of the parts of :data:`_PARTS` as they are."""
     sums = {"metadata": corpus.metadata_fingerprint}
     for name in ("index", "added"):
         for file in (folder / name / INDEX, folder / name / RANGES):
@@ -944,13 +835,11 @@ def _sums(folder: Path, corpus: Corpus) -> dict[str, str]:
 
 
 def _fingerprints(codec: Codec, corpus: Corpus, words: int | None) -> tuple[str, str]:
-    """The fingerprints that tie an index to its codec and to its corpus, or to its spans of so many words."""
     spans = "" if words is None else f" spans of {words} words by script"
     return codec.fingerprint(), corpus.fingerprint + spans
 
 
 def _removed(file: Path, corpus: Corpus) -> list[int]:
-    """The numbers of the passages that a file names as removed."""
     ids = read_json(file)
     if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
         raise DataError("expected a list of passage ids; make it again with `grls index`.", file)

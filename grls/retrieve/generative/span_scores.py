@@ -12,18 +12,17 @@ spans:
     score(x) = log sum over spans v of x of p(v)^(1/T)  -  (1 - 1/T) log n(x)  -  the same over candidates,
 
 already divided by T; the last term makes it a log-probability among the candidates of the first tier. For
-T = 1 it is the log of the sum of the probabilities of its spans, and the last term is left out. Then the
-likeliest span decides, often that of a common phrase. The larger T, the more it matters that several spans
-agree, also spans that the beam has not written. The second term removes the advantage of long passages: a
-passage with equally likely spans has n(x) p(v) for any T. (SEAL, arXiv 2204.10628, section 3.2, adds up
-powers of the weights of n-grams in the beam, and ignores the others.)
+T = 1 it is the log of the sum of the probabilities of its spans, without the last term. Then the likeliest
+span decides, often that of a common phrase. The larger T, the more it matters that several spans agree, also
+spans that the beam has not written. The second term removes the advantage of long passages: a passage with
+equally likely spans has n(x) p(v) for any T. (SEAL, arXiv 2204.10628, section 3.2, adds up powers of the
+weights of n-grams in the beam, and ignores the others.)
 
-A prior is over passages. Its log-probability, times its weight, is added to log p(v) of all spans of x.
-
-DONE has one span, so its probability among the candidates is that for T = 1, and the passages share the rest.
+The log-probability of a prior, times its weight, is added to log p(v) of all spans of x. DONE has one span,
+so its probability among the candidates is that for T = 1, and the passages share the rest.
 
 Candidates come in tiers. Passages of a further tier are ranked after all before them, and their scores are
-lowered by as much as the best of them needs. The module knows nothing of models.
+lowered by as much as the best of them needs.
 """
 
 from __future__ import annotations
@@ -53,11 +52,8 @@ _WIDER = 4
 class Reach:
     """The passages and spans that a query may retrieve.
 
-    Args:
-        spans: All spans.
-        rows: The rows of their index.
-        hidden: Numbers of passages (N: DONE) that the query may not retrieve.
-        subset: The spans that it may retrieve; None: all.
+    ``rows`` are those of the index of ``spans``; ``hidden`` passages (N: DONE) may not be retrieved, and of
+    ``subset`` (None: all) only its spans.
     """
 
     def __init__(self, spans: Spans, rows: SortedRows, hidden: Sequence[int], subset: Subset | None):
@@ -75,7 +71,7 @@ class Reach:
         return left[self._subset.holds(first)]
 
     def every(self) -> Ints:
-        """All passages that the query may retrieve, ascending; N last if it may retrieve DONE."""
+        """Ascending; N last if the query may retrieve DONE."""
         return self.among(np.arange(len(self.spans.offsets)))
 
     def holders(self, where: Ints) -> Ints:
@@ -102,21 +98,11 @@ class Reach:
 
 
 def candidates(frontier: Frontier, reach: Reach, k: int, prior: Floats | None = None) -> tuple[Ints, Ints]:
-    """The candidates for the ranking: DONE, and the passages of the likeliest rows of the search.
+    """The candidates for the ranking, ``[C]`` ascending (N is DONE), and ``[C]`` their tiers from 0.
 
-    The candidates of the first tier are those of a fixed number of rows. Only where these hold fewer than k
-    passages, a further tier follows, of more rows. So no score and no rank depends on k.
-
-    Args:
-        frontier: Where the search stopped.
-        reach: The passages that the query may retrieve.
-        k: Number of requested passages, DONE included; there are at least k candidates if the query may
-            retrieve as many.
-        prior: ``[N + 1]`` scores of priors for all passages (nats): their best passages are candidates as
-            well.
-
-    Returns:
-        ``[C]`` numbers of the candidates, ascending (N is DONE), and ``[C]`` their tiers, 0 for the first.
+    The first tier is DONE and the passages of a fixed number of likeliest rows. Only where these hold fewer
+    than k passages (DONE included), a further tier follows, of more rows. So no score and no rank depends on
+    k. The best passages of ``prior`` (``[N + 1]`` scores, nats) are candidates as well.
     """
     done, every = len(reach.spans.offsets) - 1, int(frontier.counts.sum())
     passages = tiers = np.empty(0, dtype=np.int64)
@@ -140,14 +126,13 @@ def candidates(frontier: Frontier, reach: Reach, k: int, prior: Floats | None = 
 
 
 class PassageScores(NamedTuple):
-    """Scores of the candidates of a query, with DONE as the last candidate.
+    """Scores of the candidates of a query, DONE last; each ``[C]``.
 
     Attributes:
-        passages: ``[C]`` numbers of the candidates, ascending.
-        plain: ``[C]`` log-probability of each (nats): T = 1.
-        mean: ``[C]`` log of the power mean for T, times n, over T.
-        prior: ``[C]`` weighted log-probabilities of the priors (nats).
-        tiers: ``[C]`` their tiers.
+        passages: Numbers, ascending.
+        plain: Log-probabilities (nats): T = 1.
+        mean: Log of the power mean for T, times n, over T.
+        prior: Weighted log-probabilities of the priors (nats).
     """
 
     passages: Ints
@@ -161,12 +146,7 @@ class PassageScores(NamedTuple):
 class SpanRanking:
     """Ranks passages for one query, from the spans that its search knows.
 
-    Attributes:
-        reach: The passages and spans that the query may retrieve.
-        k: Number of requested passages, DONE included.
-        temperature: The temperature T.
-        prior: The prior over passages, if there is one.
-        query: The number of the query in the prior.
+    ``k`` counts DONE; ``query`` is the number of the query in the prior.
     """
 
     reach: Reach
@@ -176,7 +156,6 @@ class SpanRanking:
     query: int = 0
 
     def scores(self, frontier: Frontier) -> PassageScores:
-        """The scores of the candidates, with those of the prior."""
         added = None
         if self.prior is not None and self.prior.parts and not self.prior.normalized:
             allowed = self.reach.every()  # the others have no probability
@@ -188,7 +167,6 @@ class SpanRanking:
         return scores if added is None else scores._replace(prior=added[scores.passages])
 
     def __call__(self, frontier: Frontier) -> list[ScoredPassage]:
-        """The k best passages, best first."""
         done = len(self.reach.spans.offsets) - 1
         return ranked(self.scores(frontier), done, self.temperature, self.k)
 
@@ -196,7 +174,6 @@ class SpanRanking:
 def passage_scores(
     frontier: Frontier, passages: Ints, tiers: Ints, reach: Reach, temperature: float
 ) -> PassageScores:
-    """The scores of candidates by the search, without priors."""
     spans, rows = reach.spans, reach.rows
     where = np.asarray(rows.row_of)[spans.of(passages)].astype(np.int64)
     scores = frontier.log_probabilities(where) - np.log(reach.holders(where))
@@ -206,27 +183,6 @@ def passage_scores(
     if temperature != 1:
         mean = ragged_logsumexp(scores / temperature, bounds) - (1 - 1 / temperature) * np.log(counts)
     return PassageScores(passages, plain, mean, np.zeros(len(passages)), tiers)
-
-
-def likeliest_spans(frontier: Frontier, passages: Ints, reach: Reach, excluded: Ints) -> Ints:
-    """``[n]`` the likeliest span of each passage that no excluded passage holds; -1: it has no such span.
-
-    Args:
-        frontier: Where the search stopped.
-        passages: ``[n]`` numbers of passages that the query may retrieve, ascending.
-        reach: The passages that the query may retrieve.
-        excluded: Numbers of passages.
-    """
-    if not len(passages):
-        return np.empty(0, dtype=np.int64)
-    row_of = np.asarray(reach.rows.row_of)
-    spans = reach.spans.of(passages)
-    where = row_of[spans].astype(np.int64)
-    scores = frontier.log_probabilities(where) - np.log(reach.holders(where))
-    scores[np.isin(where, row_of[reach.spans.of(excluded)])] = -np.inf
-    order = np.lexsort((-scores, reach.spans.owners[spans]))
-    best = order[np.flatnonzero(np.diff(reach.spans.owners[spans][order], prepend=-1))]
-    return np.where(np.isfinite(scores[best]), spans[best], -1)
 
 
 def ranked(scores: PassageScores, done: int, temperature: float, k: int) -> list[ScoredPassage]:
@@ -254,13 +210,7 @@ def ranked(scores: PassageScores, done: int, temperature: float, k: int) -> list
 
 
 def log_shares(part: WeightedPrior, query: int, allowed: Ints) -> Floats:
-    """``[N + 1]`` log-probabilities of a prior for passages and DONE; ``LEAST`` if not allowed.
-
-    Args:
-        part: The prior, over passages.
-        query: The number of the query.
-        allowed: Numbers of allowed passages, with N if DONE is allowed.
-    """
+    """``[N + 1]`` log-probabilities of a prior for passages and DONE; ``LEAST`` if not allowed."""
     weights = np.asarray(part.log_weights(np.array([query])), dtype=np.float64)[0]
     shares: Floats = np.full(len(weights), LEAST)
     fixed = part.fixed
@@ -277,13 +227,9 @@ def log_shares(part: WeightedPrior, query: int, allowed: Ints) -> Floats:
 def hidden_spans(
     spans: Spans, rows: SortedRows, passages: Sequence[int], subset: Subset | None = None
 ) -> list[int]:
-    """The spans that only these passages hold, which hide no other passage.
+    """The spans that only these passages (N: DONE) hold, which hide no other passage.
 
-    Args:
-        spans: The spans.
-        rows: The rows of their index.
-        passages: Numbers of passages; number N is DONE.
-        subset: The spans of all allowed passages; None: all spans.
+    ``subset`` holds the spans of all allowed passages; None: all spans.
     """
     reach = Reach(spans, rows, (), subset)
     numbers = spans.of(reach.among(np.unique(np.asarray(passages, dtype=np.int64))))

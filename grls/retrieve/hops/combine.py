@@ -1,12 +1,12 @@
 """How the scores of hops make chains, and which chains go on.
 
-Legend: C chains kept a query, W passages that continue a chain at each hop, d a passage, S a set of passages.
+Legend: C chains a query, W passages that continue a chain at each hop, d a passage, S a set of passages.
 
 The chains of a generator have the sum of the log-probabilities of their hops (:class:`Sum`): log p(chain |
 query) = sum over hops h of log p(passage h | query, passages before h), DONE included (arXiv 2204.13596, the
 dynamic multi-step setting). Other retrievers have the chain beams of MDR (Xiong et al. 2021, arXiv
-2009.12756): the sum of scores. Sums favour long chains where scores are positive, as inner products mostly
-are. So dynamic chains of theirs are ranked by the mean score of a hop, DONE included (:class:`Mean`).
+2009.12756): the sum of scores. Where scores are positive, as inner products mostly are, sums favour long
+chains; so their dynamic chains are ranked by the mean score of a hop, DONE included (:class:`Mean`).
 
 Where any order of the evidence is right, a model spreads the probability of a set over its orders, and chains
 of many passages look less likely than they are. With ``sets``, chains of the same passages are merged:
@@ -14,19 +14,19 @@ log p(set | query) is the log of the sum over the orders that the beams reach, a
 place to stop. It is approximate from the third passage on, since a set continues only in its likeliest order.
 
 Chains answer "which passages together?". For a ranking (:class:`Marginal`) the best chain has too few
-passages. To rank all its passages before those of the second chain is wrong: a passage in many chains is
-likelier than the last passage of the best chain. With p(d | S) the probability of the next hop, a softmax
-over the scores of its hits (divided by a temperature) and of what the stop rule gives the end,
+passages, and a passage in many chains is likelier than the last passage of the best one. With p(d | S) the
+probability of the next hop, a softmax over the scores of its hits (divided by a temperature) and of what the
+stop rule gives the end,
 
     P(d) = sum over hops h and sets S of h - 1 passages of P(S) p(d | S),
 
 a sum of probabilities of events that exclude each other, since a chain holds a passage once. P(S) is the sum
-over the orders of S that the C kept chains reach. The probability of dropped chains is shared out among the
-kept ones, so that later hops do not weigh less. A chain that is far less likely than the best one is dropped,
-too (:data:`LEAST_SHARE`): it costs a search as all others. Its share of a sum is small, but may decide ranks
-where scores are close. The share of the end goes to no
-passage. This is the marginal of retrieval as a latent variable (RAG-Token, arXiv 2005.11401,
-equation 2, has it for documents and words), over chains instead of single passages.
+over the orders of S that the C chains reach. The probability of dropped chains is shared out among the
+others, so that later hops do not weigh less. A chain that is far less likely than the best one is dropped,
+too (:data:`LEAST_SHARE`), since it costs a search like any other; its small share may decide ranks where
+scores are close. The share of the end goes to no passage. This is the marginal of retrieval as a latent
+variable (RAG-Token, arXiv 2005.11401, equation 2, has it for documents and words), over chains instead of
+single passages.
 """
 
 from __future__ import annotations
@@ -59,14 +59,13 @@ _CERTAIN = 1e-9
 class Sum:
     """Chain beams of some queries by the sum of the scores of their hops.
 
+    ``chains`` is C; ``branch`` is W, the end among them.
+
     Args:
-        queries: Number of queries.
-        chains: C.
-        branch: W, the end among them.
         sets: Merge chains of the same passages in different orders, into the likeliest order.
         bounded: Scores are log-probabilities, so a chain that goes on gets no better. Else a query ends when
             C chains have ended.
-        choose: What is there after the last hop: all chains, or a set of them (:func:`expected_f1`).
+        choose: What is left after the last hop: all chains, or a set of them (:func:`expected_f1`).
     """
 
     queries: int
@@ -80,7 +79,6 @@ class Sum:
         self._ended: list[list[LiveChain]] = [[] for _ in range(self.queries)]
 
     def begin(self) -> list[LiveChain]:
-        """An empty chain of each query."""
         return [LiveChain(query) for query in range(self.queries)]
 
     def go_on(self, found: Iterable[NextOf]) -> list[LiveChain]:
@@ -133,7 +131,6 @@ class Sum:
         return chain.total
 
     def _best(self, ended: Sequence[LiveChain]) -> list[LiveChain]:
-        """The C best chains of a query."""
         return sorted(ended, key=lambda chain: -self._score(chain))[: self.chains]
 
 
@@ -146,16 +143,14 @@ class Mean(Sum):
 
 @dataclass
 class Marginal:
-    """Passages of some queries by the probability that a chain holds them.
+    """Passages of some queries by the probability that a chain holds them; ``chains`` is C.
 
     Args:
-        queries: Number of queries.
-        chains: C.
         temperature: Temperature of the softmax over the scores of a hop.
         least: A query whose chains have less probability than this takes no further hop.
-        distinct: The number of different ones among passages; a chain holds one of those that are equal.
+        distinct: Counts the different ones among passages; a chain holds one of those that are equal.
         allowed_counts: How many passages each query may find; empty: many. Of up to 6 passages so many chains
-            are kept that no set of them is dropped.
+            go on that no set of them is dropped.
     """
 
     queries: int
@@ -176,7 +171,6 @@ class Marginal:
         self._beyond: list[list[Hit]] = [[] for _ in range(self.queries)]
 
     def begin(self) -> list[LiveChain]:
-        """An empty chain of each query, of probability 1."""
         return [LiveChain(query, total=1.0) for query in range(self.queries)]
 
     def go_on(self, found: Iterable[NextOf]) -> list[LiveChain]:
@@ -241,7 +235,6 @@ class Marginal:
                 ]
 
     def rankings(self, k: int) -> list[list[Hit]]:
-        """At most k passages of each query, the likeliest first, with the links to them."""
         rankings = []
         for mass, beyond, last in zip(self.mass, self._beyond, self._last, strict=True):
             hits = after_hops(mass, beyond, k, self.distinct)
@@ -261,7 +254,7 @@ class Sets:
         self.total = 0.0
 
     def add(self, chain: LiveChain) -> None:
-        """Add a chain; chains of the same passages are merged into the likeliest order."""
+        """Chains of the same passages are merged into the likeliest order."""
         key = frozenset(hit.id for hit in chain.hits)
         self._weights[key] = self._weights.get(key, 0.0) + chain.total
         known = self._likeliest.get(key)
@@ -269,11 +262,9 @@ class Sets:
             self._likeliest[key] = chain
 
     def likeliest(self, count: int, least_share: float) -> list[LiveChain]:
-        """The likeliest chains, scaled to the weight ``total`` of all chains.
+        """The ``count`` likeliest chains, scaled to the weight ``total`` of all chains.
 
-        Args:
-            count: Largest number of chains.
-            least_share: Least probability of a chain, as a share of that of the likeliest one.
+        A chain with less than ``least_share`` of the likeliest one's probability is left out.
         """
         merged = [one._replace(total=self._weights[key]) for key, one in self._likeliest.items()]
         best = sorted(merged, key=lambda chain: -to_nine_digits(chain.total))[:count]
@@ -286,7 +277,6 @@ class Sets:
 
 
 def _merged(chains: Sequence[LiveChain]) -> list[LiveChain]:
-    """Merge the chains of one query that hold the same passages, into the likeliest order."""
     sets: dict[tuple[bool, tuple[str, ...]], list[LiveChain]] = {}
     for chain in chains:
         key = chain.done, tuple(sorted(hit.id for hit in chain.hits))
@@ -300,7 +290,7 @@ def _merged(chains: Sequence[LiveChain]) -> list[LiveChain]:
 
 
 def to_nine_digits(probability: float) -> float:
-    """A probability to nine digits: what sums in another order, or of other batches, differ by is no rank."""
+    """Sums in another order, or of other batches, differ beyond nine digits: that makes no rank."""
     return float(f"{probability:.9g}")
 
 
@@ -310,19 +300,12 @@ def after_hops(
     k: int,
     distinct: Callable[[Sequence[str]], int] = len,
 ) -> list[Hit]:
-    """The k likeliest passages; where the hops find fewer, those of a single step follow.
+    """The k likeliest passages; where the hops find fewer, those of a single step (``beyond``) follow.
 
-    The scores of these are scaled so that none is above that of a passage of the hops. No score depends on
-    how many passages are asked for. Where the probabilities sum up to the number of different passages, each
-    of them is 1: every chain holds every passage, or an equal one, and only the share of dropped chains makes
-    one of them larger than another.
-
-    Args:
-        mass: The probabilities of the passages of all hops, in the order in which they were found. Equal ones
-            keep it.
-        beyond: The passages of a single step, best first; those of the hops count once.
-        k: Largest number of hits.
-        distinct: The number of different ones among passages.
+    The scores of these are scaled so that none is above that of a passage of the hops; no score depends on k.
+    Where the probabilities (``mass``, in the order of finding, which equal ones keep) sum up to the number of
+    ``distinct`` passages, each of them is 1: every chain holds every passage, or an equal one, and only the
+    share of dropped chains makes one of them larger than another.
     """
     certain = math.fsum(mass.values()) >= distinct(list(mass)) - _CERTAIN
     scores = {name: 1.0 if certain else to_nine_digits(value) for name, value in mass.items()}
@@ -348,15 +331,11 @@ def expected_f1(chains: Sequence[Chain]) -> Chain:
     size (Dembczynski, Waegeman, Cheng and Huellermeier, "An exact algorithm for F-measure maximization",
     NeurIPS 2011).
 
-    Args:
-        chains: Chains of one query with log-probabilities as scores; they need not sum to one.
-
-    Returns:
-        The passages by probability (that of the chains that hold them), highest first, with
-        log-probabilities as scores; the score of the chain is the log of the expected F1. The chain is
-        ``done`` if the chains that are done have half of the probability or more. Among equal sets the
-        smallest wins, with passages of likelier chains first. An empty set has no F1, as in
-        :mod:`grls.evaluation.metrics.set_f1`; where all sets are empty, the likeliest chain is returned.
+    The scores of chains are log-probabilities; they need not sum to one. The passages are ranked by
+    probability, with log-probabilities as scores; the score of the set is the log of its expected F1. It is
+    ``done`` if the chains that are done have half of the probability or more. Among equal sets the smallest
+    wins, with passages of likelier chains first. An empty set has no F1, as in
+    :mod:`grls.evaluation.metrics.set_f1`; where all sets are empty, the likeliest chain is returned.
     """
     if not chains:
         raise ValueError("expected at least one chain.")
@@ -385,5 +364,4 @@ def expected_f1(chains: Sequence[Chain]) -> Chain:
 
 
 def _log(value: float) -> float:
-    """The logarithm of a probability; minus infinity for 0."""
     return math.log(value) if value > 0 else -math.inf

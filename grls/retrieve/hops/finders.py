@@ -58,12 +58,9 @@ class LiveChain(NamedTuple):
 
 
 class HopRequest(NamedTuple):
-    """The request of a hop for its passages.
+    """The request of hop number ``hop`` (from 0) for at most k passages of each chain.
 
     Attributes:
-        chains: The chains.
-        hop: The number of the hop, from 0.
-        k: Largest number of passages of each chain.
         known: The numbers of passages by id; those of the hits are added.
         deep: The score of DONE is needed also where DONE is not among the k best.
     """
@@ -83,10 +80,7 @@ Find = Callable[[HopRequest], "list[HopHits]"]
 class Writes:
     """Lets a generator write the next passage: none that it hides, and DONE only where the chain may end.
 
-    Args:
-        retriever: The generator.
-        repeat: Whether a passage may come twice.
-        beside: DONE is found beside k passages; false: as one of the k.
+    ``repeat`` allows a passage twice. DONE is one of the k passages, or with ``beside`` one more.
     """
 
     retriever: DecodesHops
@@ -94,11 +88,10 @@ class Writes:
     beside: bool = False
 
     def hidden(self, passages: tuple[int, ...], may_end: bool) -> tuple[int, ...]:
-        """The passages that may not come next: those of the chain, and DONE."""
+        """The passages of the chain, and DONE if it may not end."""
         return (*(() if self.repeat else passages), *(() if may_end else (self.retriever.done,)))
 
     def start(self, queries: Sequence[Query], allow: Allow) -> Find:
-        """Prepare the hops of these queries; ``allow`` is the filter of every hop."""
         find = self.retriever.next_hop(queries, allow)
 
         def hits_of(request: HopRequest) -> list[HopHits]:
@@ -108,22 +101,19 @@ class Writes:
         return hits_of
 
     def width(self, request: HopRequest) -> int:
-        """The number of passages to decode, DONE among them."""
+        """Passages to decode, DONE among them."""
         if self.beside:
             return request.k + 1
         return max(request.k, self.retriever.widest) if request.deep else request.k
 
     @property
     def together(self) -> int | None:
-        """The number of queries that hop together; None: all.
-
-        A causal model reads on where the hop before has ended, as long as it knows the inputs of that hop.
-        """
+        """A causal model reads on where the hop before has ended, if it knows the inputs of that hop."""
         generator = self.retriever.generator if isinstance(self.retriever, DecodesPassages) else None
         return _TOGETHER if generator is not None and generator.reads_on else None
 
     def distinct(self, ids: Sequence[str]) -> int:
-        """The number of different passages: a passage that is hidden hides those of equal tokens."""
+        """A passage that is hidden hides those of equal tokens."""
         generator = self.retriever.generator if isinstance(self.retriever, DecodesPassages) else None
         if generator is None or generator.spans is not None:
             return len(ids)
@@ -135,10 +125,7 @@ class Writes:
 class SearchesAgain:
     """Searches with the evidence so far (:func:`found_after`).
 
-    Args:
-        retriever: Any retriever.
-        words: Largest number of words of each passage as evidence; 0: all.
-        by_rank: The scores of hits are those of their ranks (:func:`by_rank`).
+    ``words`` of each passage at most are evidence (0: all). ``by_rank``: hits are scored by their ranks.
     """
 
     retriever: Retriever
@@ -150,7 +137,6 @@ class SearchesAgain:
         return ()
 
     def start(self, queries: Sequence[Query], allow: Allow) -> Find:
-        """Prepare the hops of these queries; ``allow`` is the filter of every hop."""
         corpus = self.retriever.corpus
         filters = resolved(one_each(allow, len(queries)), corpus)
 
@@ -170,15 +156,12 @@ class SearchesAgain:
 
     @property
     def together(self) -> int | None:
-        """All queries hop together."""
         return None
 
     def width(self, request: HopRequest) -> int:
-        """The number of passages to decode, DONE among them, where hops join a search."""
         return request.k + 1
 
     def distinct(self, ids: Sequence[str]) -> int:
-        """The number of different passages: each is found by itself."""
         return len(ids)
 
 
@@ -192,10 +175,7 @@ def hits_and_done(
     k: int,
     known: dict[str, int] | None = None,
 ) -> list[HopHits]:
-    """The k best passages of each ranking as hits, and the score of DONE.
-
-    ``known`` gets the number of each hit by its id.
-    """
+    """The k best passages of each ranking as hits, and the score of DONE; their numbers go to ``known``."""
     done, best, ends = retriever.done, [], []
     for ranking in rankings:
         best.append([hit for hit in ranking if hit.passage != done][:k])
@@ -219,12 +199,10 @@ def found_after(
 ) -> list[HopHits]:
     """The top-k passages of queries, given evidence.
 
-    Passages of equal texts are equal evidence, and it is read once: in two rows of a batch a model gives it
-    two embeddings, which differ by rounding.
-
     A ``ScoresDoneAfter`` or ``RetrievesAfter`` gets the evidence as passages, a generator their numbers; for
-    other retrievers titles and texts are appended to the query. Of one that works hop by hop, it is a single
-    step.
+    other retrievers titles and texts are appended to the query. A retriever that works hop by hop takes a
+    single step. Passages of equal texts are read once: in two rows of a batch a model gives them two
+    embeddings, which differ by rounding.
     """
     retriever = single_steps(retriever)
     takes = isinstance(retriever, ScoresDoneAfter)

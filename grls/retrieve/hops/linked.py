@@ -35,12 +35,8 @@ _MOST_PASSAGES = 20
 class LinkPrior:
     """Shares out a part of the probability of hops among the passages that are named.
 
-    Args:
-        retriever: The retriever of the hops.
-        temperature: Temperature of the softmax over the scores of a hop.
-        named: λ of the first hop, from 0 to 1.
-        linked: λ of later hops.
-        fields: The metadata fields whose texts are names, besides the titles.
+    ``named`` is λ of the first hop, ``linked`` that of later ones. Titles are names, and so are the texts of
+    the metadata ``fields``. ``temperature`` is that of the softmax over the scores of a hop.
     """
 
     retriever: Retriever
@@ -52,7 +48,7 @@ class LinkPrior:
     def weighed(
         self, query: str, passages: Sequence[int], hits: Sequence[Hit], allow: Filter | None
     ) -> list[Hit]:
-        """The hits that may come after passages, with those that are named and their links; best first.
+        """The hits that may come after passages, with named passages and their links; best first.
 
         Scores divided by the temperature have the same log-sum-exp as before.
         """
@@ -110,7 +106,7 @@ class LinkPrior:
         return sorted(named.values(), key=lambda one: -one[0].weight)[:_MOST_NAMES]
 
     def _proposed(self, name: Naming, passages: Sequence[int], allow: Filter | None) -> npt.NDArray[Any]:
-        """The numbers of passages of a name that no hit bears, if they may be found."""
+        """The passages of a name that no hit bears, if they may be found."""
         generator = self.retriever.generator if isinstance(self.retriever, DecodesPassages) else None
         bearers = np.setdiff1d(name.passages, [*passages, *(generator.removed if generator else ())])
         if allow is not None:

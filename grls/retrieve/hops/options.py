@@ -29,10 +29,10 @@ FEATURES = (
 DONE; a DONE that is not among the best of a hop counts as its last hit, which it is below."""
 
 UNLABELLED = (*[0.0] * len(FEATURES), math.log(0.4 / 0.6))
-"""The onward model of the probability 0.4, whatever the scores are. With two hops it is the default of ranked
-hops whose number is not given, and which neither DONE nor a learned model ends: what the second hop finds
-weighs 0.4 of what the first one finds. No rule that reads scores did better without labels
-(docs/experiments.md)."""
+"""An onward model of the probability 0.4, whatever the scores. With two hops, it is the default of ranked
+hops whose number is not given and which neither DONE nor a learned model ends. No rule that reads scores did
+better without labels (docs/experiments.md).
+"""
 
 BIAS = "done_bias"
 """The name of the bias on DONE, in folders, runs and bodies."""

@@ -1,12 +1,10 @@
 """Retrieval hop by hop with any retriever: the kind ``hops``.
 
 :class:`HopsRetriever` returns chains, :class:`RankedHops` rankings. Where scores are log-probabilities of
-passages and DONE, a generator writes the hops; other retrievers get the evidence so far with the query
-(:mod:`grls.retrieve.hops.finders`).
+passages and DONE, a generator writes the hops; other retrievers get the evidence so far with the query.
 
-A search returns the best chain (:func:`grls.retrieve.hits.search_hits`), and measures read it
-(:func:`grls.retrieve.run.retrieve_results`). Fusions and readers of answers need rankings of k passages, and
-the chains hold more passages than the best of them. So
+A search returns the best chain (:func:`grls.retrieve.hits.search_hits`), and measures read it. Fusions and
+readers of answers need rankings of k passages, and the chains hold more passages than the best of them. So
 :meth:`~grls.retrieve.base.Retriever.retrieve` pools the chains (:func:`pooled_ranking`).
 """
 
@@ -53,7 +51,7 @@ _HITS = 20
 """Number of hits in the first ranked hop, which share its probability; each further hop has one more."""
 
 _CHAINS = 5
-"""Default number of chains kept for a ranking."""
+"""Default number of chains for a ranking."""
 
 NEEDS_PROBABILITIES = (
     f"{Option('hops.choose', 'expected-f1')} needs log-probabilities of chains: a generator, or one "
@@ -80,11 +78,9 @@ class _HopByHop:
 
     @property
     def corpus(self) -> Corpus:
-        """The corpus of the retriever."""
         return self.retriever.corpus
 
     def _groups(self, queries: Any, allow: Allow) -> Iterator[tuple[list[Query], Allow]]:
-        """The queries that hop together, with their filters."""
         queries = queries_of(queries)
         size = self.hop_search.finder.together if len(queries) > 1 else None
         if size is None or len(queries) <= size:
@@ -95,17 +91,14 @@ class _HopByHop:
             yield queries[start : start + size], filters[start : start + size]
 
     def record(self) -> dict[str, Any]:
-        """The options with their values, for manifests."""
         raise NotImplementedError
 
     def fingerprint(self) -> str:
-        """Fingerprint of the retriever and the options of hops."""
         record = json.dumps(self.record())
         return hashlib.sha256(f"{self.retriever.fingerprint()} {record}".encode()).hexdigest()
 
     @property
     def runner(self) -> RunsPlans | None:
-        """The retriever whose search its hops can join; None: its search takes no other queries."""
         inner = self.retriever
         return inner if isinstance(inner, RunsPlans) and inner.lets_join else None
 
@@ -127,12 +120,9 @@ class HopsRetriever(_HopByHop):
     """Retrieves chains hop by hop with a retriever.
 
     Args:
-        retriever: Retrieves each hop; of a retriever that works hop by hop, the retriever within it.
+        retriever: Retrieves each hop; of a retriever that works hop by hop, the retriever within it. Dynamic
+            hops need one that writes DONE; ``sets`` and ``expected-f1`` need log-probabilities.
         hops: The options; ``steps`` is ``fixed`` or ``dynamic`` (``ranked``: :class:`RankedHops`).
-
-    Raises:
-        ConfigError: The options do not fit: the retriever never writes DONE, or its scores are not
-            log-probabilities.
     """
 
     folders = ("retriever",)
@@ -174,7 +164,6 @@ class HopsRetriever(_HopByHop):
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Retriever:
-        """Open a folder; see :func:`load_retriever`."""
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "hops"), (), file)
         hops = from_record(HopOptions, spec["hops"], file, "hops")
@@ -185,7 +174,6 @@ class HopsRetriever(_HopByHop):
 
     @classmethod
     def over(cls, retriever: Retriever, hops: HopOptions) -> Retriever:
-        """:func:`hop_by_hop`, for the registry."""
         return hop_by_hop(retriever, hops)
 
     def save_pretrained(self, folder: str | Path, retriever: str | Path | dict[str, Any]) -> None:
@@ -194,7 +182,6 @@ class HopsRetriever(_HopByHop):
         write_composite(folder, self.kind, content, self.corpus)
 
     def describe(self) -> Description:
-        """Its description in manifests and reports."""
         single = self.retriever.describe()
         end = self.hops.stop or "DONE"
         until = counted(self.hops.count, "hop") if self.hops.steps == "fixed" else f"hops until {end}"
@@ -217,7 +204,6 @@ class HopsRetriever(_HopByHop):
         }
 
     def untuned(self) -> str:
-        """The fingerprint of the retriever alone."""
         return self.retriever.fingerprint()
 
     @checked
@@ -226,9 +212,6 @@ class HopsRetriever(_HopByHop):
 
         Chains of a fixed number of hops with fewer passages are filled up by a single step, but not with
         ``pool``. ``Hit.score`` is 1 / rank.
-
-        Raises:
-            ConfigError: k is below 1.
         """
         queries = queries_of(queries)
         chains = self.retrieve_chains(queries, allow)
@@ -266,19 +249,15 @@ class RankedHops(_HopByHop):
 
     A hop has n = 20 hits, and hop h 20 to 19 + h: of 19 + h passages those of the evidence are left out. n
     does not depend on k, so neither does P(d), and a ranking for a smaller k is the beginning of that for a
-    larger one. Where hops find no more different passages than there are hops and nothing ends chains, every
-    chain holds every passage: each P(d) is 1, and equal ones keep the order of the first hop. Where k exceeds
-    the passages of all hops, further passages of a single step follow
-    (:func:`~grls.retrieve.hops.combine.after_hops`).
+    larger one. Further passages come from a single step (:func:`~grls.retrieve.hops.combine.after_hops`).
 
     Args:
         retriever: Retrieves the passages of a hop.
         hops: The options ``max``, ``chains`` (null: 5), ``temperature``, ``evidence``,
             ``done``, ``onward``, ``stop`` and the bias on DONE.
         memory: Cache of the hits of hops, for the same queries with another temperature and otherwise equal
-            options; None: no cache.
+            options.
         stop: The stop rule; None: that of the options.
-
     """
 
     retriever: Retriever
@@ -318,7 +297,6 @@ class RankedHops(_HopByHop):
         )
 
     def describe(self) -> Description:
-        """The description of a ranking by the same system."""
         single = self.retriever.describe()
         return replace(
             single,
@@ -330,7 +308,6 @@ class RankedHops(_HopByHop):
         )
 
     def untuned(self) -> str:
-        """Fingerprint of the retriever without what tuning changes."""
         return untuned_fingerprint(self.retriever)
 
     def record(self) -> dict[str, Any]:
@@ -347,9 +324,8 @@ class RankedHops(_HopByHop):
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query, the likeliest first; ``allow`` is the filter of every hop.
 
-        The score P(d) has nine digits, between 0 and 1 except for the share of dropped chains, and is the
-        same for every k. Passages that are not among the best (20, in hop h up to 19 + h) of any hop stand
-        last, in the order of a single step.
+        The score P(d) has nine digits and is the same for every k. It is between 0 and 1 except for the share
+        of dropped chains.
         """
         check_counts(k=k)
         groups = self._groups(queries, allow)
@@ -367,14 +343,12 @@ class RankedHops(_HopByHop):
         return rankings + rankings[-1:] * (self.hops.count - len(rankings))
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
-        """:meth:`retrieve` of one query, for a search that others join."""
         check_counts(k=k)
         combiner = self.make_combiner(1, allowed_counts=self._allowed_counts([allow]))
         yield from self.hop_search.plan(query, allow, combiner=combiner, beyond=k)
         return combiner.rankings(k)[0]
 
     def _allowed_counts(self, filters: Sequence[Filter | None]) -> list[int]:
-        """How many passages each query may find: those of its filter, or all."""
         corpus = self.retriever.corpus
         passages = evaluate_filters([rule for rule in filters if rule is not None], corpus)
         return [len(corpus) if rule is None else len(passages[rule]) for rule in filters]
@@ -382,15 +356,10 @@ class RankedHops(_HopByHop):
 
 @checked
 def hop_by_hop(retriever: _OneHop, hops: HopOptions) -> Retriever:
-    """Make a retriever that works hop by hop.
+    """Make a retriever that works hop by hop; ``single`` steps: the retriever of single steps.
 
-    Args:
-        retriever: Any retriever; the options replace those of one that works hop by hop already.
-        hops: The options; ``single`` returns the retriever of single steps.
-
-    Raises:
-        ConfigError: See :class:`HopsRetriever`; or the members work hop by hop, or the retriever ends
-            rankings.
+    ``retriever`` may be any but one whose members work hop by hop. The options replace those of one that
+    works hop by hop already.
     """
     if hops.steps == "single":
         return single_steps(retriever)
@@ -399,7 +368,7 @@ def hop_by_hop(retriever: _OneHop, hops: HopOptions) -> Retriever:
 
 
 def _single_steps(retriever: Retriever) -> Retriever:
-    """:func:`single_steps`, of a retriever whose rankings do not end by themselves."""
+    """Refuses fusions of chains, which end by themselves."""
     inner = single_steps(retriever)
     if isinstance(inner, FindsChains):
         raise ConfigError(

@@ -1,8 +1,7 @@
 """The search by hops: one loop over the chains that go on.
 
-At each hop a finder finds the passages that may come next in every chain
-(:mod:`grls.retrieve.hops.finders`), the stop rule weighs them and the end (:mod:`grls.retrieve.hops.stop`),
-and a combiner makes longer chains and keeps some (:mod:`grls.retrieve.hops.combine`).
+At each hop a finder finds what may come next in every chain, the stop rule weighs it and the end, and a
+combiner makes longer chains and drops some.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any, cast
 from grls.data.filters import Allow, Filter, one_each, resolved
 from grls.data.types import Chain, Query
 from grls.errors import MismatchError
-from grls.io.files import report_hop
+from grls.io.timing import report_step
 from grls.retrieve.base import ChainToContinue, DecodesHops, Decoding, HopHits, Plan, SoFar
 from grls.retrieve.hops.combine import Marginal, NextOf, Sum
 from grls.retrieve.hops.finders import Finder, HopRequest, hits_and_done
@@ -41,9 +40,9 @@ class HopSearch:
         hits: Number of passages of which a hop chooses.
         more: Ask for one passage more in each hop, since a hop may find those of its chain again.
         repeat: Allow a passage twice in a chain.
-        prior: Weighs the hits of each hop by links; None: scores alone decide.
+        prior: Weighs the hits of each hop by links.
         memory: Cache of hits, for the same queries with another bias or temperature and otherwise equal
-            options; None: no cache.
+            options.
     """
 
     finder: Finder
@@ -68,16 +67,10 @@ class HopSearch:
         combiner: Sum | Marginal | None = None,
         beyond: int = 0,
     ) -> Iterator[SoFar]:
-        """The chains after every hop; see :class:`~grls.retrieve.base.WalksHops`.
+        """The chains after every hop, each with the score of its hops so far.
 
-        A chain so far has the score of its hops so far.
-
-        Args:
-            queries: The queries.
-            allow: The filter of every hop.
-            combiner: Combines hops to chains; None: one of :attr:`make_combiner`.
-            beyond: Passages of a single step that ``combiner`` gets after the first hop, if these are more
-                than the hop finds.
+        ``beyond`` passages of a single step go to ``combiner`` (None: one of :attr:`make_combiner`) after the
+        first hop, if these are more than the hop finds.
         """
         queries = queries_of(queries)
         find = self.finder.start(queries, allow)
@@ -106,7 +99,7 @@ class HopSearch:
             if isinstance(step, HopRequest):
                 step = run.send(find(step))
             else:
-                report_hop(step.hop)
+                report_step()
                 yield step
                 step = next(run, None)
 
@@ -118,9 +111,9 @@ class HopSearch:
         combiner: Sum | Marginal | None = None,
         beyond: int = 0,
     ) -> Plan[SoFar]:
-        """:meth:`walk` of one query, for a search that others join; ``tell`` is called after every hop.
+        """:meth:`walk` of one query, for a search that others join, by a generator, or one with priors.
 
-        The retriever is a generator, or one with priors. Returns the chains after the last hop.
+        ``tell`` is called after every hop; the chains after the last hop are returned.
         """
         writer = cast(DecodesHops, self.finder.retriever)
         run = self._run([query], [allow], combiner or self.make_combiner(1), beyond)

@@ -17,8 +17,8 @@ late. ``hops.done_bias`` b corrects it at every hop; ``grls tune`` finds it, and
 longer. By score, b is added to the score of DONE. By log-odds, b shifts these. Let p be the probability of
 DONE and Z = 1 - p + p exp(b). Then DONE gets the probability p exp(b) / Z, and the probability of every other
 passage is divided by Z. So the probabilities of all chains still sum to one, if passages with equal tokens
-are counted once (each has the probability of their common text). (A bonus for finished chains would not work:
-each has one DONE, and their order would not change.)
+are counted once. (A bonus for finished chains would not work: each has one DONE, and their order would not
+change.)
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class StopRule:
         Args:
             chain: The chain so far.
             hits: The passages that may come next, best first, with the scores of the retriever; may be empty.
-            done: The score of DONE; None: the retriever does not score DONE, or it is not among the best.
+            done: The score of DONE; None: the retriever has none, or DONE is not among the best.
         """
         raise NotImplementedError
 
@@ -132,8 +132,8 @@ def scores_done(retriever: Retriever) -> bool:
 def _knows_probability(retriever: Retriever, hops: HopOptions) -> bool:
     """Whether the score of DONE is its log-probability.
 
-    Of a generator it always is, and of a hybrid whose scores are normalized. Of other hybrids it is in ranked
-    hops of spans alone, whose scores are probabilities among the candidates.
+    It always is for a generator, and for a hybrid whose scores are normalized. For other hybrids it is in
+    ranked hops of spans alone, whose scores are probabilities among the candidates.
     """
     ranks_spans = (
         hops.steps == "ranked"
@@ -258,8 +258,6 @@ class SeenHop(NamedTuple):
 class Onward(StopRule):
     """The probability that one more hop finds a gold passage, from the scores of that hop.
 
-    Legend: n hits of a hop, T the temperature of their softmax.
-
     Ranked hops share out the probability of a chain among the hits of its next hop. If that hop finds no gold
     passage, the shares push passages of earlier hops down. Retrievers that learned DONE tell by it whether a
     chain is complete, and no more. The onward model works with any retriever: a logistic regression on
@@ -269,7 +267,7 @@ class Onward(StopRule):
 
     Args:
         model: A weight for each feature, then the bias; None: it is not learned yet, and every chain goes on.
-        temperature: T.
+        temperature: The temperature T of the softmax of a hop.
         scores_done: Whether the retriever scores DONE; a hop has no score where DONE is not among its best.
         seen: Filled with the hops, for learning the model; None: not filled.
     """
@@ -330,12 +328,7 @@ def hop_features(
 
 
 def onward_probability(model: Sequence[float], features: Sequence[float]) -> float:
-    """The probability that a hop finds a gold passage, in (0, 1).
-
-    Args:
-        model: A weight for each feature, then the bias.
-        features: The features of the hop.
-    """
+    """The probability that a hop finds a gold passage, in (0, 1); ``model`` ends with the bias."""
     *weights, bias = model
     logit = math.fsum([bias, *(w * x for w, x in zip(weights, features, strict=True))])
     return 1 / (1 + math.exp(-logit)) if logit >= 0 else math.exp(logit) / (1 + math.exp(logit))
@@ -356,11 +349,7 @@ RULES: dict[str, type[StopRule]] = {
 
 @checked
 def register_stop(name: str, rule: type[StopRule]) -> None:
-    """Add a stop rule; ``hops.stop`` then knows its name.
-
-    Raises:
-        ConfigError: Another rule has this name.
-    """
+    """Add a stop rule; ``hops.stop`` then knows its name, which no other rule may have."""
     if RULES.get(name, rule).__qualname__ != rule.__qualname__:  # a notebook's cell may run twice
         raise ConfigError(f"the stop rule {name!r} is there already; choose another name.")
     RULES[name] = rule
@@ -372,15 +361,7 @@ def stop_of_hop(retriever: Retriever, hops: HopOptions) -> StopRule:
 
 
 def stop_rule(retriever: Retriever, hops: HopOptions) -> StopRule:
-    """The rule of ``hops.stop``, or that of the other options.
-
-    Args:
-        retriever: Retrieves the hops.
-        hops: The options; ``steps`` is not ``single``.
-
-    Raises:
-        ConfigError: No rule has the name, or it does not work with the retriever.
-    """
+    """The rule of ``hops.stop``, or that of the other options; ``steps`` is not ``single``."""
     name = hops.stop
     if name is None:
         ends = hops.steps == "dynamic" or (hops.done and scores_done(retriever))

@@ -6,8 +6,6 @@ A source scores every passage for a query and its evidence. The prior is the sof
 scores divided by a temperature T. So a finished passage gains weight / T times its score (and a constant). T
 decides the gain of a prefix: with a small T it is that of its best passage, with a large T it grows with the
 number of its passages.
-
-Priors in the search: :mod:`grls.decode.prior`. The retriever: :mod:`grls.retrieve.hybrid.retriever`.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from grls.decode.score_all import score_rows
 from grls.errors import ConfigError, MismatchError, bounded
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
-from grls.io.files import exclusive
+from grls.io.locks import exclusive
 from grls.io.progress import counted
 from grls.models.base import Floats
 from grls.retrieve.base import Retriever, ScoresAll
@@ -41,10 +39,7 @@ from grls.retrieve.registry import Opening, load_named
 class PriorSource(Protocol):
     """Scores of all passages.
 
-    Attributes:
-        name: Its name in manifests.
-        temperature: Default temperature T.
-        knows_done: Whether it scores DONE as well, as a passage after the last one.
+    ``temperature`` is the default T; with ``knows_done`` DONE is scored as a passage after the last one.
     """
 
     name: str
@@ -52,20 +47,12 @@ class PriorSource(Protocol):
     knows_done: bool
 
     @property
-    def corpus(self) -> Corpus:
-        """The N passages."""
-        ...
+    def corpus(self) -> Corpus: ...
 
-    def fingerprint(self) -> str:
-        """Fingerprint of everything that its scores depend on."""
-        ...
+    def fingerprint(self) -> str: ...
 
     def ask(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> LogWeights:
-        """Prepare the scores of Q queries.
-
-        Args:
-            queries: The queries.
-            evidence: The evidence of each query so far, in order.
+        """Prepare the scores of Q queries, each given its evidence so far.
 
         Returns:
             A function from n numbers of these queries to their scores, ``[n, N]``, or ``[n, N + 1]`` with
@@ -75,12 +62,7 @@ class PriorSource(Protocol):
 
 
 class RetrieverPrior:
-    """The scores of a retriever that scores all passages.
-
-    Args:
-        retriever: A retriever with the capability :class:`~grls.retrieve.base.ScoresAll`.
-        name: Its name in manifests; empty: its kind.
-    """
+    """The scores of a retriever that scores all passages (:class:`~grls.retrieve.base.ScoresAll`)."""
 
     def __init__(self, retriever: Retriever, name: str = ""):
         if not isinstance(retriever, ScoresAll):
@@ -97,7 +79,6 @@ class RetrieverPrior:
         self._scores = retriever.scores
 
     def ask(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> LogWeights:
-        """See :class:`PriorSource`."""
         return self._scores(queries, evidence)
 
 
@@ -106,9 +87,6 @@ class EmptyPromptPrior:
 
     It has a negative weight, against passages that a generator favours for any query since it has seen them
     as answers. The index is walked once, at the first request, and again after it has changed.
-
-    Args:
-        retriever: The generator.
     """
 
     name = "empty prompt"
@@ -135,9 +113,8 @@ class EmptyPromptPrior:
         return f"empty prompt of {self._retriever.fingerprint()}"
 
     def log_probabilities(self) -> Floats:
-        """``[N]`` log-probability of every passage; passages of equal tokens share that of their row evenly.
-
-        For a generator that writes spans, it is that of all spans of a passage together.
+        """``[N]`` log-probability of every passage, of all its spans together; passages of equal tokens share
+        that of their row evenly.
         """
         retriever = self._retriever
         with exclusive(retriever.model):
@@ -154,11 +131,7 @@ class EmptyPromptPrior:
 
 
 class Remembering:
-    """Caches the scores of the last request, for the same queries with another weight.
-
-    Args:
-        source: The source of the scores.
-    """
+    """Caches the scores of the last request, for the same queries with another weight."""
 
     def __init__(self, source: PriorSource):
         self._source, self.corpus, self.name = source, source.corpus, source.name
@@ -167,7 +140,6 @@ class Remembering:
         self._cached: tuple[object, LogWeights] | None = None
 
     def ask(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> LogWeights:
-        """See :class:`PriorSource`."""
         request = tuple(queries), tuple(tuple(passages) for passages in evidence)
         last = self._cached  # read once: another thread may replace it
         if last is None or last[0] != request:
@@ -182,19 +154,16 @@ def open_sources(
     options: SearchOptions | None = None,
     analyzer: Analyzer = USUAL,
 ) -> list[RetrieverPrior]:
-    """Open the sources of priors, in float32: folders of retrievers that score all passages, or ``bm25``."""
+    """Folders are opened in float32."""
     search = replace(options or SearchOptions(), rescore=0, compile=False)
     opening = Opening(device, search=search, corpus=corpus)
     return [RetrieverPrior(load_named(name, corpus, opening, analyzer), name) for name in names]
 
 
 class WeightedSource(NamedTuple):
-    """A source and its weight.
+    """A source and its weight w (negative: the prior is subtracted).
 
-    Attributes:
-        source: The scores of all passages.
-        weight: The weight w; a negative weight subtracts the prior.
-        temperature: The temperature T, by which scores are divided; None: the default of the source.
+    ``temperature`` is the T by which scores are divided; None: the default of the source.
     """
 
     source: PriorSource
@@ -203,12 +172,10 @@ class WeightedSource(NamedTuple):
 
     @property
     def divisor(self) -> float:
-        """The temperature T."""
         return self.source.temperature if self.temperature is None else self.temperature
 
 
 def check_priors(priors: Sequence[WeightedSource], corpus: Corpus, done_share: float) -> None:
-    """Refuse priors that cannot be used with a generator over ``corpus``."""
     for source, weight, _ in priors:
         if not math.isfinite(weight):
             raise ConfigError(f"the weight of {source.name} must be a finite number, got {weight}.")
@@ -234,13 +201,9 @@ def prior_of(
 ) -> Prior:
     """The prior of the search for Q queries, from sources.
 
-    Args:
-        priors: The sources; those of weight 0 have no effect.
-        queries: The queries.
-        evidence: The evidence of each query so far.
-        done: The number of DONE in the index, which follows the last passage.
-        done_share: Log-probability of DONE in sources that do not know DONE (nats).
-        normalized: See :class:`~grls.decode.prior.Prior`.
+    Sources of weight 0 have no effect. ``done`` is the number of DONE, which follows the last passage;
+    sources that do not know it give it the log-probability ``done_share``. ``normalized``: see
+    :class:`~grls.decode.prior.Prior`.
     """
 
     def log_weights(scores: LogWeights, prior: WeightedSource, numbers: Ints) -> Floats:

@@ -1,19 +1,17 @@
 """Hybrid decoding: a generator that looks ahead with other retrievers while it writes.
 
-Legend: Q queries, N passages, W hits a hop.
-
 The scores of a bi-encoder or BM25 become priors of the beam search (:mod:`grls.decode.prior`): a prefix gains
 by the scores of the passages under it. So passages that the priors favour do not fall out of the beam before
 they are unique. There is one pass, and no second list to fuse. The score of a passage is
 log p(passage | query) + sum over priors of w_i log P_i(passage | query). It ranks passages but is not a
 log-probability, with two exceptions: among the candidates of generators that write spans
 (:mod:`grls.retrieve.generative.span_scores`), and if scores are normalized at every token, for a generator
-that has learned beside its priors (the product of experts of :mod:`grls.decode.prior`). Chains of normalized
-scores: :class:`grls.retrieve.hops.combine.Sum`.
+that was trained with its priors (the product of experts of :mod:`grls.decode.prior`).
 
 The search treats DONE as a passage, but retrievers do not score DONE, except bi-encoders trained with it. So
-DONE gets a constant share of every prior. Other chains: :class:`grls.retrieve.hops.combine.Mean`, which end
-by the score of DONE (:mod:`grls.retrieve.hops.stop`).
+DONE gets a constant share of every prior. Chains of normalized scores:
+:class:`grls.retrieve.hops.combine.Sum`; others: :class:`grls.retrieve.hops.combine.Mean`, which end by the
+score of DONE (:mod:`grls.retrieve.hops.stop`).
 """
 
 from __future__ import annotations
@@ -58,18 +56,14 @@ class _Priors:
 
 
 class HybridRetriever(DecodesPlans):
-    """A generative retriever with priors.
+    """A generative retriever with priors over the same corpus.
 
     Args:
         generator: The generator.
         priors: The sources that look ahead; those of weight 0 have no effect.
         done_share: Log-probability of DONE in priors that do not know DONE (nats, below 0).
-        normalized: Normalize the sums of scores at every token, for a generator that was trained beside these
+        normalized: Normalize the sums of scores at every token, for a generator that was trained with these
             priors; false: they are sums of log-probabilities.
-
-    Raises:
-        ConfigError: A weight, temperature or share cannot be used.
-        MismatchError: A prior is over another corpus.
     """
 
     kind = "hybrid"
@@ -93,14 +87,7 @@ class HybridRetriever(DecodesPlans):
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
-        """Open a folder; see :func:`load_retriever`.
-
-        Priors of folders are opened in float32; ``bm25`` is over the generator's corpus.
-
-        Raises:
-            DataError: A field is invalid.
-            ConfigError: The generator is another kind of retriever, or a prior cannot be used.
-        """
+        """Priors of folders are opened in float32; ``bm25`` is over the generator's corpus."""
         file = folder / MANIFEST
         check_fields(spec, ("generator", "priors"), ("empty_weight", "done_share", "normalized"), file)
         options = from_fields(PriorOptions, spec, file, "hybrid")
@@ -134,7 +121,8 @@ class HybridRetriever(DecodesPlans):
         weighed = []
         for number, prior in enumerate(priors):
             member = open_member(prior.retriever, Path(folder), f"priors[{number}]", opening)
-            name = prior.retriever if isinstance(prior.retriever, str) else member.kind
+            named = prior.retriever
+            name = Path(named).name if isinstance(named, str) else getattr(named, "name", member.kind)
             weighed.append(WeightedSource(RetrieverPrior(member, name), prior.weight, prior.temperature))
         if options.empty_weight:
             weighed.append(WeightedSource(EmptyPromptPrior(generator), -options.empty_weight))
@@ -149,11 +137,6 @@ class HybridRetriever(DecodesPlans):
         """Write a folder that names the folders of the members, or embeds their specifications.
 
         The prior of an empty prompt has none.
-
-        Raises:
-            ConfigError: Their number is not that of the priors, or the folder exists and holds something
-                else.
-            WriteError: The disk is full or the folder cannot be written.
         """
         members, empty = self._members
         if len(members) != len(priors):
@@ -171,21 +154,17 @@ class HybridRetriever(DecodesPlans):
 
     @property
     def corpus(self) -> Corpus:
-        """The passages of the generator."""
         return self.generator.corpus
 
     @property
     def done(self) -> int:
-        """The number of DONE."""
         return self.generator.done
 
     @property
     def widest(self) -> int:
-        """Number of passages that a search scores for any k."""
         return self.generator.widest
 
     def describe(self) -> Description:
-        """Its description in manifests and reports."""
         described = self.generator.describe()
         members, empty = self._members
         options = {
@@ -208,18 +187,15 @@ class HybridRetriever(DecodesPlans):
         return self.priors, 0.0
 
     def fingerprint(self) -> str:
-        """SHA-256 of the generator, of every prior, and of their weights."""
         parts = [self.generator.fingerprint(), *(prior.source.fingerprint() for prior in self.priors)]
         parts += [json.dumps(self.describe().options)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def untuned(self) -> str:
-        """The fingerprints of the generator and of its priors."""
         sources = [prior.source.fingerprint() for prior in self._members[0]]
         return " ".join([self.generator.fingerprint(), *dict.fromkeys(sources)])
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
-        """Prepare the hops of these queries; see :class:`~grls.retrieve.base.DecodesHops`."""
         filters = resolved(one_each(allow, len(queries)), self.corpus)
 
         def find(live: Sequence[ChainToContinue], hop: int, k: int) -> list[list[ScoredPassage]]:
@@ -235,7 +211,6 @@ class HybridRetriever(DecodesPlans):
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The training stages of the generator."""
         return self.generator.stages
 
     @checked
@@ -243,10 +218,6 @@ class HybridRetriever(DecodesPlans):
         """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.
 
         Priors are over the allowed passages as well.
-
-        Raises:
-            DataError: A query is empty or too long, or a filter names an unknown passage.
-            ConfigError: k is below 1, a filter cannot be used, or no filter leaves a passage.
         """
         queries = queries_of(queries)
         hidden = [[self.generator.done]] * len(queries)
@@ -258,11 +229,9 @@ class HybridRetriever(DecodesPlans):
     ) -> list[list[ScoredPassage]]:
         """The passages that :meth:`retrieve` ranks, best first: k, or all candidates if spans are written.
 
-        With evidence, the passages of the next hop, without those of the evidence.
-
-        Scores of a generator that writes spans are T times those of
-        :mod:`grls.retrieve.generative.span_scores`, plus those of the priors, without normalization over the
-        candidates.
+        With evidence, the passages of the next hop, without those of the evidence. Scores of a generator that
+        writes spans are T times those of :mod:`grls.retrieve.generative.span_scores`, plus those of the
+        priors, without normalization over the candidates.
         """
         generator, before = self.generator, evidence or [()] * len(queries)
         hidden = [[generator.done, *evidence_numbers(self.corpus, passages)] for passages in before]
@@ -286,10 +255,10 @@ class HybridRetriever(DecodesPlans):
         k: int,
         allow: Allow = None,
     ) -> list[HopHits]:
-        """The top-k passages given evidence, and the score of DONE.
+        """The top-k passages given evidence, which generator and priors read, and the score of DONE.
 
-        The generator and all priors read the evidence. DONE competes with the passages. If it is not among
-        the k + 1 best (or not in the beam), its score is None. The filter does not apply to DONE.
+        DONE competes with the passages. If it is not among the k + 1 best (or not in the beam), its score is
+        None. The filter does not apply to DONE.
         """
         rankings = self.search(queries, evidence, k + 1, [[]] * len(queries), allow)
         return hits_and_done(rankings, self, k)
@@ -302,16 +271,10 @@ class HybridRetriever(DecodesPlans):
         hidden: Sequence[Sequence[int]],
         allow: Allow = None,
     ) -> list[list[ScoredPassage]]:
-        """The k best passages but those in ``hidden``, DONE included; the filter does not apply to DONE.
-
-        Raises:
-            DataError: A query is empty or too long, or a filter names an unknown passage.
-            ConfigError: k is below 1, a filter cannot be used, or no filter leaves a passage.
-        """
+        """The k best passages but those in ``hidden``, DONE included; the filter does not apply to DONE."""
         return self.generator.search(*self._arguments(queries, evidence, k, hidden, allow))
 
     def priors_of(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> Prior:
-        """The prior over passages for queries, each with its evidence."""
         done, share = self.generator.done, self.done_share
         return prior_of(self.priors, queries, evidence, done, share, self.normalized)
 
@@ -323,7 +286,6 @@ class HybridRetriever(DecodesPlans):
         hidden: Sequence[Sequence[int]],
         allow: Allow = None,
     ) -> tuple[Any, ...]:
-        """The arguments of :meth:`GenerativeRetriever.search` for the generator."""
         check_counts(k=k)
         codec = self.generator.codec
         tokens = self.generator.encode(queries)

@@ -3,14 +3,14 @@
 Legend: Q queries, M largest number of passages of a query in the pool, F priors with each temperature.
 
 Hybrid decoding scores passages by log p(x | query) + sum_i w_i log P_i(x | query), and the priors' part of
-the sum is known. So the passages of one search can be ranked under other weights without the model.
-:func:`tune_together` searches with a few settings and collects their passages in a pool. It ranks the pool
-under every setting of a grid, searches with the best setting, adds its passages, and repeats until it has
-searched with the best setting. (Minimum error rate training for translation grows n-best lists in this way;
-Och 2003, ACL.) A search is a beam search of all queries; a setting of the grid costs only a sum.
+the sum is known. So the passages of one search can be ranked under other weights without the model, at the
+cost of a sum. :func:`tune_together` searches with a few settings and collects their passages in a pool. It
+ranks the pool under every setting of a grid, searches with the best setting, adds its passages, and repeats
+until it has searched with the best setting. (Minimum error rate training for translation grows n-best lists
+in this way; Och 2003, ACL.)
 
-A generator that is normalized beside its priors at every token has no such sum: :func:`tune_in_turn` searches
-with every setting that it tries, one prior after another.
+A generator whose scores with its priors are normalized at every token has no such sum: :func:`tune_in_turn`
+searches with every setting that it tries, one prior after another.
 """
 
 from __future__ import annotations
@@ -48,12 +48,7 @@ Setting = tuple[WeightedSource, ...]
 
 
 class Quality(NamedTuple):
-    """Quality of a search; among equal recalls, ``order`` decides.
-
-    Attributes:
-        recall: Recall@k.
-        order: nDCG of the gold passages, in [0, 1].
-    """
+    """Recall@k of a search; among equal recalls, ``order`` decides: nDCG of the gold passages, in [0, 1]."""
 
     recall: float
     order: float = 0.0
@@ -64,12 +59,11 @@ Measure = Callable[[Setting], Quality]
 
 @dataclass(frozen=True)
 class Tried:
-    """The values to try, besides weight 0.
+    """The values to try, besides weight 0; weights are above 0.
 
     Attributes:
-        weights: Weights of every prior, above 0.
         temperatures: Factors on the default temperature of a prior, tried with each weight.
-        empty: Weights with which the score under an empty prompt is subtracted, above 0.
+        empty: Weights with which the score under an empty prompt is subtracted.
     """
 
     weights: tuple[float, ...]
@@ -77,12 +71,7 @@ class Tried:
     empty: tuple[float, ...] = ()
 
     def choices(self, priors: Sequence[WeightedSource], empty: WeightedSource) -> list[list[WeightedSource]]:
-        """The choices of each prior, weight 0 first, then ascending.
-
-        Args:
-            priors: Retrievers as priors, with their default temperatures; weights are not read.
-            empty: The score under an empty prompt.
-        """
+        """The choices of each prior, and of the empty prompt: weight 0 first, then ascending."""
         tried = [(weight, factor) for weight in self.weights for factor in self.temperatures]
         tried.sort(key=lambda pair: pair[0] / pair[1])  # the factor on the score of a passage
         choices = [
@@ -95,19 +84,13 @@ class Tried:
 
 
 class Tuned(NamedTuple):
-    """The result of tuning.
-
-    Attributes:
-        priors: The priors with their weights, that of the empty prompt last.
-        recall: The recall with these weights.
-    """
+    """The priors with their weights, that of the empty prompt last; and the recall with these."""
 
     priors: Setting
     recall: float
 
 
 def check_grid(choices: Sequence[Sequence[WeightedSource]]) -> None:
-    """Refuse a grid of more than :data:`SETTINGS` settings."""
     size = math.prod(map(len, choices))
     if size > SETTINGS:
         counts = " x ".join(str(len(values)) for values in choices)
@@ -128,16 +111,12 @@ def tune_together(
     the grid has fewer: the higher ``order`` wins, then the smaller weights.
 
     Args:
-        choices: The choices of each prior (:meth:`Tried.choices`); the grid is all their combinations.
+        choices: The choices of each prior; the grid is all their combinations.
         measure: Searches with a setting, adds the passages to the pool, and returns the quality.
         pool: The passages of all searches.
         lightest: Take the smallest weights whose recall is within one standard error of the best (of the mean
             of the paired differences), if a search with them confirms it: few queries cannot tell them apart,
             and large weights leave nothing to the generator.
-
-    Returns:
-        The best setting that was searched with; among equal recalls the one of the highest ``order``, then of
-        the smallest weights.
     """
     check_grid(choices)
     shape = tuple(len(values) for values in choices)
@@ -188,7 +167,7 @@ def beside(values: Floats) -> Floats:
 
 
 def tune_in_turn(choices: Sequence[Sequence[WeightedSource]], measure: Measure) -> Tuned:
-    """Find the best choice of each prior, one prior after another, with earlier priors at their best.
+    """Find the best choice of each prior, one after another, with earlier priors at their best.
 
     Among equal qualities the first wins.
     """
@@ -208,16 +187,10 @@ def tune_in_turn(choices: Sequence[Sequence[WeightedSource]], measure: Measure) 
 
 
 class Pool:
-    """The passages of all searches for a set of queries, with the parts of their scores.
+    """The passages of all searches for Q queries, with the parts of their scores.
 
-    Args:
-        generator: The generator.
-        queries: Q queries.
-        gold: The gold passages of each query.
-        k: Cut-off of the recall.
-        choices: The choices of each prior (:meth:`Tried.choices`).
-        evidence: The evidence of each query; empty: none.
-        capped: Recall is the share of the gold passages that k hits can hold.
+    ``k`` is the cut-off of the recall; ``capped``: it is the share of the gold passages that k hits can hold.
+    ``choices`` are those of each prior.
     """
 
     def __init__(
@@ -293,13 +266,13 @@ class Pool:
                 self._right[query, :count][np.isin([*passages], list(gold))] = 1 / limit
 
     def as_good(self, setting: Setting, best: Setting) -> bool:
-        """Whether a setting's recall is within one standard error of that of ``best``, by the pool."""
+        """By the pool, whether a setting's recall is within one standard error of that of ``best``."""
         differences = self._right_of(best).sum(axis=1) - self._right_of(setting).sum(axis=1)
         error = differences.std(ddof=1) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
         return bool(differences.mean() <= error + 1e-9)
 
     def quality(self, setting: Setting) -> Quality:
-        """Recall and nDCG of the k best of each query's pool under a setting."""
+        """Recall and nDCG of the k best of each query's pool."""
         right = self._right_of(setting)
         gains: Floats = (right > 0) @ (1 / np.log2(np.arange(2, right.shape[1] + 2)))
         return Quality(float(right.sum(axis=1).mean()), float((gains / self._ideal).mean()))
@@ -313,7 +286,6 @@ class Pool:
         return np.take_along_axis(self._right, best, axis=1)
 
     def _weights(self, setting: Setting) -> Floats:
-        """``[F]`` the weights of a setting."""
         weights = np.zeros(len(self._columns))
         for prior in setting:
             if prior.weight:

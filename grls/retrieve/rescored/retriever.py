@@ -7,10 +7,9 @@ scores s(x), and the cross-encoder (:mod:`grls.models.cross_encoder`) logits z(x
 
     score(x)  =  s(x) + w z(x),    or z(x) without a weight w.
 
-Equal scores keep the order of the first retriever. All other passages follow these n in the same order. Their
-distance from the last rescored passage is their distance from the n-th passage of the first retriever. n does
-not depend on k, so neither does the order of the rescored passages. Filters are applied by the first
-retriever. The folder holds ``grls.json``, and ``model/`` if the cross-encoder is embedded.
+Equal scores keep the order of the first retriever. All other passages follow in that order, as far from the
+last rescored passage as they were from the n-th. n does not depend on k, so neither does the order of the
+rescored passages. The folder holds ``grls.json``, and ``model/`` if the cross-encoder is embedded.
 """
 
 from __future__ import annotations
@@ -92,13 +91,7 @@ _TOGETHER = 256
 class RescoredRetriever:
     """Ranks the best passages of a retriever by the logits of a cross-encoder.
 
-    Args:
-        retriever: The first retriever.
-        encoder: The cross-encoder.
-        rereading: Number of passages, and the weight of logits.
-        name: Name of the cross-encoder in manifests.
-        batch_size: Pairs read together.
-        truncate_queries: Cut queries that are too long; false refuses them.
+    ``name`` is that of the cross-encoder in manifests. ``batch_size`` pairs are read together.
     """
 
     kind = "rescored"
@@ -124,10 +117,8 @@ class RescoredRetriever:
 
     @staticmethod
     def open(folder: Path, spec: dict[str, Any], opening: Opening) -> RescoredRetriever:
-        """Open a folder; see :func:`load_retriever`.
-
-        Of the options of search, the batch size and ``truncate_queries`` have an effect on the cross-encoder.
-        It computes in bfloat16 where that is the precision, else in float32.
+        """Of the options of search, only batch size and ``truncate_queries`` reach the cross-encoder. It
+        computes in bfloat16 where that is the precision, else in float32.
         """
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "model", "passages"), ("weight", "fingerprint"), file)
@@ -152,19 +143,18 @@ class RescoredRetriever:
                 f"{file}: model is another cross-encoder than this retriever was made with (fingerprint): "
                 "bring back the right one, or take the field out and tune weight and passages again."
             )
-        options: dict[str, Any] = {"name": spec["model"]}
+        options: dict[str, Any] = {"name": path.name if path.is_dir() else model}
         if (search := opening.searching) is not None:
             options |= {name: getattr(search, name) for name in _USED}
         return over(retriever, encoder, rereading, **options)
 
     @classmethod
     def recognises(cls, model: str) -> bool:
-        """Whether a model is a folder of a ``CrossEncoder``."""
         return Path(model).is_dir() and library_type(model) == CrossEncoder.__name__
 
     @classmethod
     def build(cls, model: str, corpus: str, building: Building) -> str:
-        """Build a folder that rescores the passages of BM25; see :func:`grls.retrieve.build.build`."""
+        """Build a folder that rescores the passages of BM25."""
         building.refuse_unused("a cross-encoder", _UNUSED)
         encoder = PairScorer.load(model, building.device)
         passages = Corpus.read(corpus)
@@ -181,16 +171,13 @@ class RescoredRetriever:
     ) -> None:
         """Write a folder, atomically; an earlier one there is replaced.
 
-        Args:
-            folder: The folder to write.
-            retriever: The folder of the first retriever, to be named, or its specification, to be embedded.
-            model: Folder or hub name of the cross-encoder, to be named; None: a copy is written.
+        ``retriever`` is the folder of the first retriever, or its specification, to be embedded; ``model``
+        names the cross-encoder (None: a copy is written).
         """
         named = MODEL if model is None else named_model(model, folder)
         self._save(folder, {"retriever": named_from(folder, retriever), "model": named})
 
     def _save(self, folder: str | Path, members: dict[str, Any], corpus: Corpus | None = None) -> None:
-        """Write a folder that names its members, with an embedded model and corpus where there are any."""
         members = with_languages({"kind": self.kind, **members}, Path(folder), self.corpus)
         content = {**members, **recorded(self.rereading), "fingerprint": self.encoder.fingerprint()}
         refuse_own_members(folder, content)
@@ -205,11 +192,9 @@ class RescoredRetriever:
 
     @property
     def corpus(self) -> Corpus:
-        """The passages of the first retriever."""
         return self.retriever.corpus
 
     def describe(self) -> Description:
-        """Its description in manifests and reports."""
         first, weight = self.retriever.describe(), self.rereading.weight
         own = {
             "cross_encoder": self.name,
@@ -227,18 +212,20 @@ class RescoredRetriever:
         )
 
     def fingerprint(self) -> str:
-        """SHA-256 of the first retriever, of the cross-encoder, and of the options."""
         parts = [self.retriever.fingerprint(), self.encoder.fingerprint(), repr(self.rereading)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
+    def sums(self) -> dict[str, str]:
+        """The field of ``grls.json`` by which its cross-encoder is known."""
+        return {"fingerprint": self.encoder.fingerprint()}
+
     def untuned(self) -> str:
-        """The fingerprints of the first retriever and of the cross-encoder."""
         return f"{self.retriever.fingerprint()} {self.encoder.fingerprint()}"
 
     def read(
         self, queries: Sequence[Query], passages: int, evidence: Sequence[Sequence[Passage]] | None = None
     ) -> list[tuple[list[Hit], list[float]]]:
-        """The first retriever's hits of each query, or of the hop after its evidence, and their logits."""
+        """Hits of the first retriever (or of the hop after the evidence), and their logits."""
         if evidence is None:
             rankings = self.retriever.retrieve(queries, passages)
             return list(zip(rankings, self._logits(queries, rankings), strict=True))
@@ -252,7 +239,6 @@ class RescoredRetriever:
         rankings: Sequence[Sequence[Hit]],
         evidence: Sequence[Sequence[Passage]] | None = None,
     ) -> list[list[Hit]]:
-        """The rankings of the first retriever by the new scores; the evidence is read behind each query."""
         ranked: list[list[Hit]] = []
         count = sum(len(hits[: self.rereading.passages]) for hits in rankings)
         with Progress(count, "rescore", "passages", shown=None) as bar:
@@ -299,7 +285,6 @@ class RescoredRetriever:
 
     @checked
     def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
-        """The top-k passages of each query, best first; see :class:`~grls.retrieve.base.Retriever`."""
         queries = queries_of(queries)
         first = self.retriever.retrieve(queries, max(k, self.rereading.passages), allow)
         return [hits[:k] for hits in self._reread(queries, first)]
@@ -311,7 +296,7 @@ class RescoredRetriever:
         k: int,
         allow: Allow = None,
     ) -> list[list[Hit]]:
-        """The top-k passages given evidence, which both the first retriever and the cross-encoder read."""
+        """First retriever and cross-encoder read the evidence."""
         check_counts(k=k)
         count = max(k, self.rereading.passages)
         first = [step.hits for step in found_after(self.retriever, queries, evidence, count, allow)]
@@ -319,11 +304,10 @@ class RescoredRetriever:
 
     @property
     def runner(self) -> RunsPlans | None:
-        """The retriever whose search the first retrievals join, if it takes them."""
         return runner_of(self.retriever)
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
-        """:meth:`retrieve` of one query, whose first retrieval joins a search."""
+        """Its first retrieval joins a search."""
         check_counts(k=k)
         hits = yield from cast(LetsJoin, self.retriever).plan(query, max(k, self.rereading.passages), allow)
         return self._reread([query], [hits])[0][:k]
@@ -332,13 +316,12 @@ class RescoredRetriever:
 class RescoredHops(RescoredRetriever):
     """A :class:`RescoredRetriever` whose first retriever takes evidence.
 
-    The cross-encoder reads the evidence behind the query. It knows no DONE: DONE keeps the first retriever's
+    The cross-encoder reads the evidence after the query. It knows no DONE: DONE keeps the first retriever's
     score, as a passage of logit 0 does, so a weight is needed to compare them.
     """
 
     @property
     def learned_done(self) -> bool | None:
-        """Whether the first retriever was trained with DONE; None: not known."""
         return self.retriever.learned_done if isinstance(self.retriever, ScoresDoneAfter) else None
 
     def retrieve_hop(
@@ -348,7 +331,6 @@ class RescoredHops(RescoredRetriever):
         k: int,
         allow: Allow = None,
     ) -> list[HopHits]:
-        """The top-k passages given evidence, and the score of DONE."""
         check_counts(k=k)
         count = max(k, self.rereading.passages)
         first = first_hop(self.retriever, queries, evidence, count, allow)
@@ -375,7 +357,6 @@ def first_hop(
     k: int,
     allow: Allow = None,
 ) -> list[HopHits]:
-    """A hop of a retriever that takes evidence, or writes chains."""
     if isinstance(retriever, ScoresDoneAfter):
         return retriever.retrieve_hop(queries, evidence, k, allow)
     assert isinstance(retriever, DecodesHops)
@@ -400,13 +381,7 @@ def named_model(model: str, folder: str | Path) -> str:
 
 
 def rank_again(hits: Sequence[Hit], logits: Sequence[float], weight: float | None) -> list[Hit]:
-    """One ranking by the new scores, best first.
-
-    Args:
-        hits: The hits of the first retriever, best first.
-        logits: ``[n]`` logits of the first n hits.
-        weight: The weight w; None: logits replace scores.
-    """
+    """One ranking, best first, by ``[n]`` logits of the first n hits; weight None: logits replace scores."""
     count = len(logits)
     if not count:
         return list(hits)

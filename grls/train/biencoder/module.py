@@ -80,7 +80,7 @@ class BiEncoderModule(TrainingModule):
                 raise ConfigError(
                     "lora_rank: the model has no network of transformers to add adapters to: set it to 0."
                 )
-            add_adapters(network, options.lora_rank, options.lora_dropout)
+            add_adapters(network, options.lora_rank)
         if options.strategy != "ddp":
             layers_of(self.model)
             for name, weights in self.model.named_parameters():

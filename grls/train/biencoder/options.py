@@ -7,7 +7,6 @@ from typing import Literal
 
 from grls.errors import ConfigError, Option, at_least, bounded
 from grls.io.recipes import rare
-from grls.models.lora import check_adapters
 from grls.models.option_names import Similarity
 
 _CANDIDATES = 50
@@ -84,7 +83,6 @@ class BiEncoderOptions(PairOptions):
             states of the optimizer in shards; ``fsdp_cpu_offload``, the shards in main memory. With adamw.
         lora_rank: Rank of low-rank adapters beside every linear layer. Only the adapters are trained, and
             merged into the saved model. 0: no adapters, all weights are trained.
-        lora_dropout: Dropout of the adapters' inputs (0 to 1).
         device: ``cpu``, or ``auto``: the first GPU if there is one (CUDA_VISIBLE_DEVICES chooses it).
         dev_size: Largest number of dev queries whose recall is measured after each epoch.
         dev_passages: Passages that they are searched in, the gold ones among them; null: the whole corpus.
@@ -117,7 +115,6 @@ class BiEncoderOptions(PairOptions):
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     strategy: Literal["ddp", "fsdp", "fsdp_cpu_offload"] = rare("ddp")
     lora_rank: int = 0
-    lora_dropout: float = rare(0.0)
     device: Literal["auto", "cpu"] = "auto"
     dev_size: int = rare(500)
     dev_passages: int | None = rare(None)
@@ -140,7 +137,7 @@ class BiEncoderOptions(PairOptions):
         bounded("(0, inf)", "fit.", learning_rate=self.learning_rate, scale=self.scale)
         bounded("[0, 1)", "fit.", warmup=self.warmup)
         bounded("(0, 1]", "fit.", teacher_share=self.teacher_share)
-        check_adapters(self.lora_rank, self.lora_dropout)
+        at_least(0, lora_rank=self.lora_rank)
         if self.strategy != "ddp" and self.optimizer != "adamw":
             raise ConfigError(f"strategy {self.strategy}: set optimizer to adamw, got {self.optimizer}.")
 

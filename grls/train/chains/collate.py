@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, tensor
 
 from grls.index import ConstraintIndex
-from grls.train.chains.decisions import Decisions, Path, walk_paths
+from grls.train.chains.decisions import Decisions, walk_paths
 from grls.train.chains.examples import ChainExample, Teaching
-from grls.train.chains.mining import Proposals, Read
 from grls.train.chains.prior import OpenPriors
+from grls.train.chains.rescoring import Proposals, Read
 from grls.train.core.collate import pad
 
 
@@ -33,8 +33,6 @@ class DecisionTensors(NamedTuple):
     Attributes:
         states: ``[D]`` index of the model's state at each decision, among the N nodes of trees or the
             states of a :data:`HopBatch`.
-        right: ``[n]`` the path of the right passage in each pair of the margin loss; ``wrong``: of the
-            wrong one.
     """
 
     states: Tensor
@@ -42,11 +40,6 @@ class DecisionTensors(NamedTuple):
     owners: Tensor
     tokens: Tensor
     probabilities: Tensor
-    takers: Tensor
-    taken: Tensor
-    right: Tensor
-    wrong: Tensor
-    paths: int
     gains: Tensor
 
 
@@ -140,7 +133,7 @@ class ChainCollator:
             nodes[p][depth]
             for p, depth in zip(decisions.paths.tolist(), decisions.depths.tolist(), strict=True)
         ]
-        batch = ChainBatch(inputs, decision_tensors(decisions, states, paths), torch.zeros(len(hops)))
+        batch = ChainBatch(inputs, decision_tensors(decisions, states), torch.zeros(len(hops)))
         if self.proposals is None:
             return batch
         last = [
@@ -167,27 +160,14 @@ def as_tensors(passages: Sequence[Read], states: Sequence[int], tokens: tuple[in
     )
 
 
-def decision_tensors(decisions: Decisions, states: Sequence[int], paths: Sequence[Path]) -> DecisionTensors:
-    """Decisions as tensors, with the pairs of right and wrong passages of each hop.
-
-    ``states [D]`` are indexes of the model's states. The first path of a hop is the right one of its
-    pairs.
-    """
-    first: dict[int, int] = {}
-    for n, path in enumerate(paths):
-        first.setdefault(path.hop, n)
-    wrong = [n for n, path in enumerate(paths) if path.negative]
+def decision_tensors(decisions: Decisions, states: Sequence[int]) -> DecisionTensors:
+    """Decisions as tensors; ``states [D]`` are indexes of the model's states."""
     return DecisionTensors(
         torch.tensor(states, dtype=torch.long),
         torch.from_numpy(decisions.weights).float(),
         torch.from_numpy(decisions.owners),
         torch.from_numpy(decisions.tokens.astype(np.int64)),
         torch.from_numpy(decisions.probabilities).float(),
-        torch.from_numpy(decisions.takers),
-        torch.from_numpy(decisions.taken),
-        torch.tensor([first[paths[n].hop] for n in wrong], dtype=torch.long),
-        torch.tensor(wrong, dtype=torch.long),
-        len(paths),
         torch.from_numpy(decisions.gains).float(),
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 from grls.data.corpus import Corpus
 from grls.data.spans import Spans
 from grls.data.types import Query
-from grls.errors import ConfigError, MismatchError, Option, at_least, bounded
+from grls.errors import ConfigError, MismatchError, at_least, bounded
 from grls.models.head import RESCORE, RescoreInput
 from grls.models.seq2seq.slots import start_token
 from grls.retrieve.base import ranking_fingerprint
@@ -29,9 +29,9 @@ from grls.train.chains.examples import (
     Teaching,
     WriteSpans,
 )
-from grls.train.chains.mining import Proposals, Rescore
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import LearnBeside
+from grls.train.chains.rescoring import Proposals, Rescore
 from grls.train.core.datamodule import digest
 from grls.train.stages.data import RetrieveData
 from grls.train.stages.examples import PassageInput
@@ -48,8 +48,6 @@ class ChainData(RetrieveData):
         teacher_temperature: Temperature of the teacher's softmax, by which its scores are divided; null: 0.05
             for a bi-encoder, and for other kinds their default temperature as priors (2 for BM25).
         teacher_passages: Number of the teacher's best passages in the targets.
-        teach_memories: Use the inputs of memorised passages (``mix.memorise``) as queries for the teacher,
-            and for the prior, which otherwise has no effect on them.
         branches: Number of passages drawn from the teacher at each hop and trained beside the gold passage.
         prior: Bi-encoders or BM25 beside which the generator learns: the loss is that of the product of both.
             Decode with the same prior; null: no prior.
@@ -69,7 +67,6 @@ class ChainData(RetrieveData):
         teacher_share: float = 0.5,
         teacher_temperature: float | None = None,
         teacher_passages: int = 100,
-        teach_memories: bool = False,
         branches: int = 0,
         prior: LearnBeside | None = None,
         spans: WriteSpans | None = None,
@@ -82,7 +79,6 @@ class ChainData(RetrieveData):
         self.teacher_share = teacher_share
         self.teacher_temperature = teacher_temperature
         self.teacher_passages = teacher_passages
-        self.teach_memories = teach_memories
         self.branches = branches
         self.prior = prior
         self.write_spans = spans
@@ -104,11 +100,6 @@ class ChainData(RetrieveData):
                 "grls.train.stages.data.RetrieveData."
             )
         bounded("(0, 1]", "data.", decay=self.decay)
-        if self.teach_memories and (self.teacher is None or self.mix.memorise is None):
-            raise ConfigError(
-                f"teach_memories needs a teacher ({Option('data.teacher')}) and "
-                f"{Option('data.mix.memorise')}."
-            )
         span_options: dict[str, Any] = {}
         if self.write_spans is not None and self.spans is not None:
             options = self.write_spans
@@ -147,8 +138,7 @@ class ChainData(RetrieveData):
         return files if self.rescore_input is None else {**files, RESCORE: self.rescore_input._asdict()}
 
     def _memorise_examples(self, reading: PassageInput) -> MemoriseChains:
-        taught, seed = self.teach_memories, self.seed
-        return MemoriseChains(self.corpus, self.codec, reading=reading, seed=seed, taught=taught)
+        return MemoriseChains(self.corpus, self.codec, reading, self.seed)
 
 
 _REMEMBERED = 20_000

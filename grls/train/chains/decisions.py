@@ -66,15 +66,11 @@ prior that is added to the score of each token (nats), ``[A]``."""
 
 
 class Path(NamedTuple):
-    """A passage that is scored, with the number of its hop and its weight in the loss of the target.
-
-    ``negative``: a hard negative, scored only for the margin loss.
-    """
+    """A passage that is scored, with the number of its hop and its weight in the loss of the target."""
 
     hop: int
     passage: int
     weight: float
-    negative: bool = False
 
 
 class Decisions(NamedTuple):
@@ -87,8 +83,6 @@ class Decisions(NamedTuple):
         owners: ``[A]`` the decision of each allowed token, ascending.
         tokens: ``[A]`` allowed tokens.
         probabilities: ``[A]`` target probabilities; all zero where the target has no mass under the prefix.
-        takers: ``[T]`` the path that took each token, ascending.
-        taken: ``[T]`` index of the token among the A.
         gains: ``[A]`` gain of a prior, added to the score of each allowed token (nats).
     """
 
@@ -98,8 +92,6 @@ class Decisions(NamedTuple):
     owners: Ints
     tokens: Ints
     probabilities: Floats
-    takers: Ints
-    taken: Ints
     gains: Floats
 
 
@@ -122,7 +114,7 @@ def walk_paths(
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     states = np.full(len(paths), index.start(), dtype=np.int64)
     parts: list[Decisions] = []  # of each step, with prefixes of one allowed token
-    decisions = entries = depth = 0
+    decisions = depth = 0
     while len(live := np.flatnonzero(~index.unique(states) & (lengths > depth))):
         keys = np.stack((hops[live], states[live]), axis=1)
         prefixes, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
@@ -144,30 +136,24 @@ def walk_paths(
                 owners + decisions,
                 allowed.tokens,
                 _conditional(index, targets, prefixes[:, 0], owners, allowed.states),
-                live,
-                taken + entries,
                 gained,
             )
         )
         states[live] = allowed.states[taken]
         decisions += len(prefixes)
-        entries += len(owners)
         depth += 1
     none = np.empty(0, dtype=np.int64)
     if not parts:
-        return Decisions(none, none, np.empty(0), none, none, np.empty(0), none, none, np.empty(0))
-    ways, depths, weights, owners, tokens, probabilities, takers, taken, gained = (
+        return Decisions(none, none, np.empty(0), none, none, np.empty(0), np.empty(0))
+    ways, depths, weights, owners, tokens, probabilities, gained = (
         np.concatenate(arrays) for arrays in zip(*parts, strict=True)
     )
     several = np.bincount(owners, minlength=len(ways)) > 1  # prefixes of one allowed token are left out
     number = np.cumsum(several) - 1
     chosen = several[owners]
-    entry = np.cumsum(chosen) - 1
-    order = np.argsort(takers, kind="stable")
-    order = order[chosen[taken[order]]]
     return Decisions(
         ways[several], depths[several], weights[several], number[owners[chosen]], tokens[chosen],
-        probabilities[chosen], takers[order], entry[taken[order]], gained[chosen],
+        probabilities[chosen], gained[chosen],
     )  # fmt: skip
 
 

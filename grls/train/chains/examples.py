@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ from grls.index.rows import Ints
 from grls.models.base import Floats
 from grls.train.chains.decisions import PassageTarget, Path
 from grls.train.core.examples import own_passages
-from grls.train.stages.examples import MemoriseExamples, RetrieveExamples
+from grls.train.stages.examples import MemoriseExamples, PassageInput, RetrieveExamples
 
 
 class HopExample(NamedTuple):
@@ -101,17 +101,16 @@ class ChainExamples(RetrieveExamples):
 
 
 class MemoriseChains(MemoriseExamples):
-    """Passages to memorise as chains of one hop; ``taught``: the model input is a query for the teacher."""
+    """Passages to memorise as chains of one hop, of no query."""
 
-    def __init__(self, *args: Any, taught: bool = False, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        self._taught = taught
+    def __init__(self, corpus: Corpus, codec: Codec, reading: PassageInput, seed: int):
+        super().__init__(corpus, codec, reading=reading)
+        self.seed = seed
 
     def draw(self, number: int, epoch: int) -> ChainExample:  # type: ignore[override]
         source = super().draw(number, epoch).source
-        text = self.codec.text(source) if self._taught else ""
         seed = f"memorise-{self.seed}-{epoch}-{number}"
-        return ChainExample((HopExample(source, (number,), number, text, (), (number,), seed),))
+        return ChainExample((HopExample(source, (number,), number, "", (), (number,), seed),))
 
 
 Teacher = Callable[[Sequence[HopExample]], list[Mapping[int, float]]]
@@ -128,10 +127,6 @@ class Teaching:
         branches: Number of paths drawn from the teacher's opinion, beside the path of the gold passage.
         spans: Targets over spans, where the index is over spans.
         drawn: Number of spans of gold passages drawn for each hop.
-
-    Attributes:
-        negatives: Hard negatives by the seed of the hop: passages, or spans where the index is over spans.
-        begin: Called before a batch is made, to update ``negatives``.
     """
 
     index: ConstraintIndex
@@ -141,8 +136,6 @@ class Teaching:
     branches: int = 0
     spans: SpanTargets | None = None
     drawn: int = 1
-    negatives: Mapping[str, Sequence[int]] = field(default_factory=dict, init=False)
-    begin: Callable[[], object] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         bounded("[0, 1]", "data.", teacher_share=self.share)
@@ -154,8 +147,6 @@ class Teaching:
 
     def __call__(self, hops: Sequence[HopExample]) -> tuple[list[PassageTarget], list[Path]]:
         """The target of each hop, and the paths on which it is learned."""
-        if self.begin is not None:
-            self.begin()
         opinions = self._opinions(hops)
         targets, paths = [], []
         for n, (hop, opinion) in enumerate(zip(hops, opinions, strict=True)):
@@ -211,7 +202,6 @@ class Teaching:
             else:
                 chosen = self._spans(rng, hop, opinion, drawn)
             paths += [Path(n, passage, share / drawn) for passage in chosen]
-        paths += [Path(n, passage, 0.0, negative=True) for passage in self.negatives.get(hop.seed, ())]
         return paths
 
     def _spans(

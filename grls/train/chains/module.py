@@ -46,9 +46,6 @@ class RetrieveChains(GeneratorModule):
         generator: The model to start from.
         optimizer: ``adamw``, or ``adafactor`` with a fixed learning rate.
         loss: Always ``allowed``: cross-entropy over the tokens that the constraint index allows.
-        margin: Margin loss (nats): by how much the log-probability of the right passage should exceed that of
-            a hard negative (options ``--mine``). 0: no margin loss.
-        margin_weight: Weight of the margin loss.
         rescore_weight: Weight of the loss of rescoring (``--data.rescore``).
         freeze_layers: Number of first layers of a causal model that are not trained, with their adapters.
             Together with frozen embeddings it saves time and memory: these layers need no backward pass.
@@ -64,16 +61,12 @@ class RetrieveChains(GeneratorModule):
         generator: GeneratorSpec,
         optimizer: Literal["adafactor", "adamw"] = "adamw",
         loss: Loss = "allowed",
-        margin: float = 0.0,
-        margin_weight: float = 1.0,
         rescore_weight: float = 1.0,
         freeze_layers: int = 0,
         freeze_embeddings: bool | None = None,
         **kwargs: Any,
     ):
         super().__init__(generator, optimizer=optimizer, loss=loss, **kwargs)
-        self.margin = margin
-        self.margin_weight = margin_weight
         self.rescore_weight = rescore_weight
         self.freeze_layers = freeze_layers
         if freeze_embeddings or (freeze_embeddings is None and is_causal(self.model)):
@@ -142,8 +135,6 @@ class RetrieveChains(GeneratorModule):
         chosen = batch.decisions
         # The cross-entropies of target and model, weighed and summed over the decisions.
         loss = -(scores * chosen.probabilities * chosen.weights[chosen.owners]).sum()
-        if self.margin:
-            loss = loss + self.margin_weight * margin_loss(scores, batch.decisions, self.margin)
         loss = weighed(loss / len(batch.labels), len(batch.labels))
         rescored: Rescored | None = batch.rescored_passages
         if rescored is not None:
@@ -211,17 +202,6 @@ def taken_scores(head: Head, hidden: Tensor, decisions: DecisionTensors) -> Tens
     gains[decisions.owners, columns] = decisions.gains.to(logits.dtype)
     scores = (logits + gains).log_softmax(-1)
     return scores[decisions.owners, columns]
-
-
-def margin_loss(scores: Tensor, decisions: DecisionTensors, margin: float) -> Tensor:
-    """Sum over pairs of right and wrong passage of ``max(0, margin - log P(right) + log P(wrong))``.
-
-    The margin-based loss of learning to rank in generative retrieval (LTRGR, arXiv 2306.15222), with the
-    ``renormalized`` log-probability as the score. ``scores [A]``: log-probability of each allowed token.
-    """
-    passages = scores.new_zeros(decisions.paths).index_add(0, decisions.takers, scores[decisions.taken])
-    gap: Tensor = passages[decisions.right] - passages[decisions.wrong]
-    return (margin - gap).clamp(min=0).sum()
 
 
 def rescore_loss(odds: Tensor, rescored: Rescored) -> Tensor:

@@ -71,7 +71,7 @@ class RunState(NamedTuple):
     @classmethod
     def of_options(cls, options: Mapping[str, Any]) -> RunState:
         """The state of a stage with these options, as the parser reads them."""
-        parts = {name: options[name] for name in ("model", "data", "mine")}
+        parts = {name: options[name] for name in ("model", "data")}
         parts["trainer"] = {name: options["trainer"][name] for name in _TRAINER}
         return cls(_flat(json.loads(json.dumps(parts, default=str))))
 
@@ -80,9 +80,7 @@ class RunState(NamedTuple):
         last = {name.rpartition(".")[2]: value for name, value in self.settings.items()}
         constant = last.get("schedule") == "constant" and not last.get("warmup")
         if self.settings.get("data.mix.epochs") is None:
-            constant &= not any(
-                isinstance(last.get(name), list) for name in ("pseudo_share", "memorise_share")
-            )
+            constant &= not isinstance(last.get("pseudo_share"), list)
         settings = before.get("settings", {})
         for name in sorted(self.settings.keys() | settings.keys()):
             earlier, now = settings.get(name), self.settings.get(name)

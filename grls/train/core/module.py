@@ -180,12 +180,10 @@ class GeneratorModule(TrainingModule):
         weight_decay: Weight decay of the optimizer.
         loss: Cross-entropy over the vocabulary (``full``), or over the tokens that the constraint index
             allows (``allowed``).
-        label_smoothing: Label smoothing of the full loss (0 to 1); 0: none.
         gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
         freeze_encoder: Do not train the encoder and the weights that it shares (T5: the word embeddings).
         lora_rank: Rank of low-rank adapters beside every linear layer but the head. Only the adapters are
             trained, and merged into the saved model. 0: no adapters, all weights are trained.
-        lora_dropout: Dropout of the adapters' inputs (0 to 1).
         seed: Seed of dropout, which is a function of (seed, batch number, rank): a resumed run repeats an
             uninterrupted one; null: ``seed_everything`` (0 without the command).
     """
@@ -204,11 +202,9 @@ class GeneratorModule(TrainingModule):
         warmup: float = 0.1,
         weight_decay: float = 0.0,
         loss: Loss = "full",
-        label_smoothing: float = 0.0,
         gradient_checkpointing: bool = False,
         freeze_encoder: bool = False,
         lora_rank: int = 0,
-        lora_dropout: float = 0.0,
         seed: int | None = None,
     ):
         super().__init__(seed or 0, optimizer)
@@ -222,14 +218,13 @@ class GeneratorModule(TrainingModule):
                 f"four_bit: four bits cannot be trained: set {Option('model.lora_rank')} above 0."
             )
         if lora_rank:
-            add_adapters(self.model, lora_rank, lora_dropout)
+            add_adapters(self.model, lora_rank)
         self.model.train()
         self.learning_rate = learning_rate
         self.schedule = schedule
         self.warmup = warmup
         self.weight_decay = weight_decay
         self.loss: Loss = loss
-        self.label_smoothing = label_smoothing
         self._head = Head(self.model)
         if gradient_checkpointing:
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -310,12 +305,7 @@ class GeneratorModule(TrainingModule):
         }
         if batch.choices is None:
             logits = self.model(**arguments).logits.float()
-            mean = F.cross_entropy(
-                logits.flatten(0, 1),
-                batch.labels.flatten(),
-                ignore_index=IGNORED,
-                label_smoothing=self.label_smoothing,
-            )
+            mean = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORED)
             return weighed(mean, int((batch.labels != IGNORED).sum()))
         with self._head.catch() as caught:
             self.model(**arguments)

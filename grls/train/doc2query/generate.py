@@ -1,9 +1,7 @@
-"""Writes pseudo-queries for passages, or chains of passages, with a trained query generator.
+"""Writes pseudo-queries for passages with a trained query generator.
 
-A chain begins with its passage and continues, hop by hop, with a neighbour of the last passage. So a
-pseudo-query of several hops has evidence in the order of retrieval (as the authors of arXiv 2204.13596
-later proposed). Each query is drawn with its own seed: it does not depend on the other queries of a run
-(except for rounding in padded batches).
+Each query is drawn with its own seed: it does not depend on the other queries of a run (except for rounding
+in padded batches).
 """
 
 from __future__ import annotations
@@ -12,22 +10,20 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from grls.answer.writer import Sampling, TextWriter
 from grls.data.codec import controls, tokenizer_fingerprint, wrapping
 from grls.data.corpus import Corpus
-from grls.data.neighbours import Neighbours, copies
 from grls.data.spelling import encoded_texts
 from grls.data.types import Passage, Query
 from grls.data.words import plain_words
 from grls.errors import ConfigError, DataError, at_least
-from grls.io.files import read_json, sha256
-from grls.io.progress import Progress, counted
+from grls.io.files import read_json
+from grls.io.progress import Progress
 from grls.io.work import Record
 from grls.models.load.base_models import find_writer
 from grls.models.load.language import load_language_model, model_fingerprint
@@ -127,42 +123,10 @@ class QueryPrompt:
 
 
 class Task(NamedTuple):
-    """A query to be written: the passages of its evidence, by number, in order.
+    """A query to be written: number ``draw`` (from 0) of those of the passage with this number."""
 
-    ``draw``: its number among the queries of the passage, from 0.
-    """
-
-    chain: tuple[int, ...]
+    passage: int
     draw: int
-
-
-def tasks(numbers: Sequence[int], links: Neighbours | None, drawing: Drawing) -> list[Task]:
-    """The queries to write for passages, each with its own chain.
-
-    A chain has no passage twice. A passage without a chain of the full length has no query.
-    """
-    if drawing.hops > 1 and links is None:
-        raise ConfigError(
-            "several hops need links between passages: make a file with `grls prepare neighbours`."
-        )
-    drawn = []
-    for number, draw in product(numbers, range(drawing.queries)):
-        chain = [number]
-        rng = random.Random(f"{drawing.seed}-{number}-{draw}")
-        while len(chain) < drawing.hops:
-            assert links is not None
-            further = [other for other in links.of(chain[-1]) if other not in chain]
-            if not further:
-                break
-            chain.append(rng.choice(further))
-        else:
-            drawn.append(Task(tuple(chain), draw))
-    if not drawn:
-        raise ConfigError(
-            f"no chain of {counted(drawing.hops, 'passage')} can be drawn: lower the number of hops, or link "
-            "more passages."
-        )
-    return drawn
 
 
 PORTION = 16
@@ -176,18 +140,16 @@ class QueryWriter(NamedTuple):
     drawing: Drawing
 
     def write(self, batch: Sequence[Task], decided: Callable[[int], object] | None = None) -> list[Record]:
-        """A record of each task: ``chain`` (passage ids), ``draw``, ``text``, ``ended`` (not cut off).
+        """A record of each task: ``passage`` (its id), ``draw``, ``text``, ``ended`` (not cut off).
 
-        A chain that is too long for the model has no text; its record has the reason under ``failed``.
+        A passage that is too long for the model has no text; its record has the reason under ``failed``.
         """
-        chains = [self.corpus.passages(task.chain) for task in batch]
-        evidence = [chain[:1] if self.drawing.reads == "first" else chain for chain in chains]
-        prompts = [self.prompt.source(self.prompt.passages(passages)) for passages in evidence]
-        names = [[passage.id for passage in chain] for chain in chains]
-        inputs = [f"the passages {', '.join(map(repr, ids))}" for ids in names]
+        passages = self.corpus.passages([task.passage for task in batch])
+        prompts = [self.prompt.source([row]) for row in self.prompt.passages(passages)]
+        inputs = [f"the passage {passage.id!r}" for passage in passages]
         draws = []
-        for ids, task in zip(names, batch, strict=True):
-            key = repr((self.drawing.seed, *ids, task.draw)).encode()
+        for passage, task in zip(passages, batch, strict=True):
+            key = repr((self.drawing.seed, passage.id, task.draw)).encode()
             seed = int.from_bytes(hashlib.sha256(key).digest()[:7], "big")
             draws.append(Sampling(self.drawing.temperature, seed, self.drawing.top_p))
         least = partial(self.prompt.source, [])
@@ -202,12 +164,11 @@ class QueryWriter(NamedTuple):
         return records
 
     def name(self, task: Task) -> Record:
-        return {"chain": self.corpus.ids(task.chain), "draw": task.draw}
+        return {"passage": self.corpus.ids([task.passage])[0], "draw": task.draw}
 
 
 def open_queries(
-    data: str, model: str, draw: Drawing, links: str | None, limit: int | None, batch_size: int, device: str,
-    precision: Numbers,
+    data: str, model: str, draw: Drawing, limit: int | None, batch_size: int, device: str, precision: Numbers
 ) -> tuple[list[Task], QueryWriter, dict[str, Any]]:  # fmt: skip
     """The queries to write, their writer, and what they depend on.
 
@@ -215,23 +176,20 @@ def open_queries(
     """
     corpus = Corpus.read(data)
     form = QueryForm.read(model)
-    drawing = replace(draw, reads=draw.reads or ("first" if form.passages == "one" else "all"))
-    neighbours = None if links is None else Neighbours.read(links, corpus)
     numbers: Sequence[int] = range(len(corpus))
     if limit is not None and limit < len(corpus):
         numbers = sorted(random.Random(draw.seed).sample(numbers, limit))
-    drawn = tasks(numbers, neighbours, drawing)
+    tasks = [Task(number, number_of_draw) for number in numbers for number_of_draw in range(draw.queries)]
     loaded, tokenizer = load_language_model(model, device, precision)
     prompt = QueryPrompt(tokenizer, not loaded.config.is_encoder_decoder, form)
     origin = {
         "weights": model_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
-        "form": form._asdict(), "corpus": corpus.fingerprint, "limit": limit,
-        "links": None if links is None else sha256(links), **asdict(drawing),
+        "form": form._asdict(), "corpus": corpus.fingerprint, "limit": limit, **asdict(draw),
     }  # fmt: skip
     if precision != "float32":
         origin["precision"] = precision
     texts = TextWriter(loaded, tokenizer, form.query_tokens + 1, batch_size)
-    return drawn, QueryWriter(texts, prompt, corpus, drawing), origin
+    return tasks, QueryWriter(texts, prompt, corpus, draw), origin
 
 
 EMPTY = "empty"
@@ -266,24 +224,24 @@ def sift(
     """Drop records without a usable query, then queries that do not lead back to their passage.
 
     Such a query is answered by another passage or by none, or is too vague to learn from. A query leads
-    back if the first passage of its chain, or a copy with the same title and text, is among its k best.
+    back if its passage, or a copy with the same title and text, is among its k best.
     Without a retriever every query leads back.
     """
     check_counts(k=k)
     dropped: Counter[str] = Counter()
     usable: list[dict[str, Any]] = []
     seen: set[tuple[str, str]] = set()
-    names = list(dict.fromkeys(name for record in records for name in record["chain"]))
+    names = list(dict.fromkeys(record["passage"] for record in records))
     numbers = [number for number in corpus.numbers(names) if number is not None]
     texts = {passage.id: plain_words(passage.text) for passage in corpus.passages(numbers)}
     for record in records:
         text = plain_words(record["text"])
-        key = (record["chain"][0], text)
+        key = (record["passage"], text)
         faults = {
             LONG: "failed" in record,
             EMPTY: not text,
             CUT: not record["ended"],
-            COPY: any(text == texts.get(name) for name in record["chain"]),
+            COPY: text == texts.get(record["passage"]),
             TWICE: key in seen,
         }
         if any(faults.values()):
@@ -292,12 +250,13 @@ def sift(
             usable.append(record)
             seen.add(key)
     queries = [
-        Query(f"pseudo-{record['chain'][0]}-{record['draw']}", record["text"], tuple(record["chain"]))
+        Query(f"pseudo-{record['passage']}-{record['draw']}", record["text"], (record["passage"],))
         for record in usable
     ]
     if retriever is None:
         return Sifted(queries, dropped, 0)
-    first = copies(corpus)
+    known: dict[tuple[str, str], int] = {}
+    first = [known.setdefault((passage.title, passage.text), n) for n, passage in enumerate(corpus)]  # copies
     accepted: list[Query] = []
     with Progress(len(queries), "round trip", "queries", shown=None) as bar:
         for start in range(0, len(queries), _BATCH):

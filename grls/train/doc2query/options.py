@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from grls.errors import at_least, bounded
 from grls.io.recipes import rare
-
-From = Literal["first", "all"]
 
 
 @dataclass(frozen=True)
@@ -17,9 +14,6 @@ class Drawing:
 
     Args:
         queries: Number of queries for each passage.
-        hops: Number of passages in the chain of a query.
-        reads: Passages from which a query is written: the ``first`` of its chain, or ``all``; null: all, if
-            the generator has learned to read several.
         temperature: Sampling temperature; below 1, queries are closer to the likeliest one.
         top_p: Nucleus sampling: tokens are drawn from the likeliest ones with this total probability (0 to
             1).
@@ -27,14 +21,12 @@ class Drawing:
     """
 
     queries: int = 5
-    hops: int = rare(1)
-    reads: From | None = rare(None)
     temperature: float = rare(1.0)
     top_p: float = rare(0.95)
     seed: int = 0
 
     def __post_init__(self) -> None:
-        at_least(1, "draw.", queries=self.queries, hops=self.hops)
+        at_least(1, "draw.", queries=self.queries)
         bounded("(0, inf)", "draw.", temperature=self.temperature)
         bounded("(0, 1]", "draw.", top_p=self.top_p)
 

@@ -145,7 +145,7 @@ class RerankerModule(TrainingModule):
         self._corpus = corpus
         self._learning_rate = options.learning_rate
         if options.lora_rank:
-            add_adapters(self.model, options.lora_rank, options.lora_dropout)
+            add_adapters(self.model, options.lora_rank)
             for name, weights in self.model.named_parameters():
                 if not name.startswith(f"{self.model.base_model_prefix}."):  # the head: it may be new
                     weights.requires_grad = True

@@ -7,7 +7,6 @@ from typing import Literal
 
 from grls.errors import at_least, bounded
 from grls.io.recipes import rare
-from grls.models.lora import check_adapters
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,6 @@ class RerankerOptions:
         lora_rank: Rank of low-rank adapters beside every linear layer of the encoder. Only these and the head
             are trained; the adapters are merged into the saved model. 0: no adapters, all weights are
             trained.
-        lora_dropout: Dropout of the adapters' inputs (0 to 1).
     """
 
     epochs: int = 3
@@ -38,12 +36,11 @@ class RerankerOptions:
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     gradient_checkpointing: bool = rare(False)
     lora_rank: int = 0
-    lora_dropout: float = rare(0.0)
 
     def __post_init__(self) -> None:
         at_least(1, "fit.", epochs=self.epochs, batch_size=self.batch_size)
         bounded("(0, inf)", "fit.", learning_rate=self.learning_rate)
-        check_adapters(self.lora_rank, self.lora_dropout)
+        at_least(0, lora_rank=self.lora_rank)
 
 
 @dataclass(frozen=True)

@@ -57,13 +57,11 @@ class Interlace(GeneratorModule):
             arguments["decoder_input_ids"] = batch.decoder_input_ids
         with self._head.catch() as caught:
             self.model(**arguments)
-        mean = interlaced_loss(self._head, caught[0], batch.labels, batch.choices, self.label_smoothing)
+        mean = interlaced_loss(self._head, caught[0], batch.labels, batch.choices)
         return weighed(mean, labelled(batch.labels, batch.choices))
 
 
-def interlaced_loss(
-    head: Head, hidden: Tensor, labels: Tensor, choices: Choices | None, label_smoothing: float = 0.0
-) -> Tensor:
+def interlaced_loss(head: Head, hidden: Tensor, labels: Tensor, choices: Choices | None) -> Tensor:
     """Cross-entropy over the vocabulary where there is a label, and over the allowed tokens within keys.
 
     The head is applied only at these positions, since at V = 49,152 it is most of a small model's work.
@@ -74,9 +72,7 @@ def interlaced_loss(
     """
     rows, flat_labels = hidden.flatten(0, 1), labels.flatten()
     free = flat_labels != IGNORED
-    total = F.cross_entropy(
-        head.all(rows[free]), flat_labels[free], reduction="sum", label_smoothing=label_smoothing
-    )  # fmt: skip
+    total = F.cross_entropy(head.all(rows[free]), flat_labels[free], reduction="sum")
     if choices is not None and len(choices.labels):
         union = choices.tokens.unique()
         allowed = torch.zeros((len(choices.labels), len(union)), dtype=torch.bool, device=rows.device)

@@ -18,8 +18,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from grls.data.codec import reset_tokenizer
 from grls.data.dataset import gold_passages
 from grls.errors import ConfigError, Option
-from grls.evaluation.measures import recall_at
-from grls.evaluation.metrics.set_f1 import set_scores
+from grls.evaluation.metrics import recall_at, set_f1
 from grls.io.files import atomic_folder, write_json
 from grls.models.load.build import BESIDE, TRAINING
 from grls.models.load.opening import write_network
@@ -118,7 +117,7 @@ class ConstrainedRecall(L.Callback):
                 own = queries[share]
                 search = HopsRetriever(hybrid or retriever, HopOptions("dynamic", self.hops))
                 scores["dev_f1"] = [
-                    set_scores([h.id for h in best[0].hits] if best else [], gold_passages(query, qrels)).f1
+                    set_f1([h.id for h in best[0].hits] if best else [], gold_passages(query, qrels))["f1"]
                     for best, query in zip(search.retrieve_chains(own), own, strict=True)
                 ]
             log_means(trainer, module, scores)

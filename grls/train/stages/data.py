@@ -27,7 +27,7 @@ from grls.train.chains.prior import OpenPriors
 from grls.train.core.collate import Collator
 from grls.train.core.datamodule import FitData
 from grls.train.core.examples import Example, Examples
-from grls.train.stages.examples import MemoriseExamples, PassageInput, RetrieveExamples
+from grls.train.stages.examples import USUAL_INPUT, MemoriseExamples, PassageInput, RetrieveExamples
 
 Shares = float | tuple[float, float]
 """A share of each epoch, or the shares of the first and the last epoch, linear between them."""
@@ -41,20 +41,16 @@ class Mix:
         pseudo: File of pseudo-queries, written by ``grls prepare pseudo-queries``; null mixes none in.
         pseudo_share: Share of pseudo-queries among the examples of an epoch (0 to 1), or the shares of the
             first and the last epoch.
-        pseudo_done: Learn DONE after the last passage of a pseudo-query. Off by default: a pseudo-query was
-            written from its evidence, which need not be all that answers it.
         memorise: The model input for passages that are memorised along; null mixes none in.
-        memorise_share: Share of passages to memorise among the examples of an epoch (0 to 1), or the shares
-            of the first and the last epoch.
+        memorise_share: Share of passages to memorise among the examples of an epoch (0 to 1).
         size: Examples an epoch; null: as many as without a mix.
         epochs: Number of epochs over which shares change from first to last; null: all epochs of the run.
     """
 
     pseudo: str | None = None
     pseudo_share: Shares = 0.5
-    pseudo_done: bool = False
     memorise: PassageInput | None = None
-    memorise_share: Shares = 0.2
+    memorise_share: float = 0.2
     size: int | None = None
     epochs: int | None = None
 
@@ -165,7 +161,6 @@ def planned_epochs(trainer: Any, examples: int, batch_size: int) -> int | None:
     return min(limits, default=None)
 
 
-_FRONT = PassageInput()
 _NOTHING = Mix()
 
 
@@ -279,7 +274,7 @@ class MemoriseData(StageData):
             ``subject; relation; object``, and the front is subject and relation.
         target: ``whole``: the decoder writes the whole passage; ``rest``: it writes the passage without the
             front.
-        reading: The model input of a passage: its front, or another input made from it.
+        reading: The model input of a passage: its front, or all of it.
         kwargs: The options of :class:`StageData`.
     """
 
@@ -289,7 +284,7 @@ class MemoriseData(StageData):
         front: float = 0.7,
         unit: Literal["text", "path"] = "text",
         target: Literal["whole", "rest"] = "whole",
-        reading: PassageInput = _FRONT,
+        reading: PassageInput = USUAL_INPUT,
         **kwargs: Any,
     ):
         super().__init__(data, **kwargs)
@@ -307,16 +302,11 @@ class MemoriseData(StageData):
         super().read(module)
 
     def examples(self) -> tuple[Examples, Examples]:
-        examples = MemoriseExamples(
-            self.corpus, self.codec, self.front, self.unit, self.target, self.reading, self.seed
-        )
+        examples = MemoriseExamples(self.corpus, self.codec, self.front, self.unit, self.target, self.reading)
         self._sample = random.Random(self.seed).sample(
             range(len(examples)), min(self.dev_size, len(examples))
         )
         return examples, Chosen(examples, self._sample)
-
-    def other_files(self) -> list[str]:
-        return [file for file in (self.reading.neighbours,) if file is not None]
 
     def dev_inputs(self) -> list[DevInput]:
         """The model inputs of the sampled passages, each its own gold passage.
@@ -386,8 +376,8 @@ class RetrieveData(StageData):
             without = next((query.id for query in queries if not query.evidence), None)
             if without is not None:
                 raise DataError(f"the pseudo-query {without!r} has no evidence to learn.", mix.pseudo)
-            # Never shuffled: each passage of a chain was chosen as a neighbour of the one before.
-            options = {"done": self.done and mix.pseudo_done, "shuffle": False, "seed": f"pseudo-{self.seed}"}
+            # No DONE: a pseudo-query was written from its evidence, which need not be all that answers it.
+            options = {"done": False, "shuffle": False, "seed": f"pseudo-{self.seed}"}
             parts.append((self._retrieve_examples(queries, {}, **options), mix.pseudo_share))
         if mix.memorise is not None:
             parts.append((self._memorise_examples(mix.memorise), mix.memorise_share))
@@ -402,12 +392,10 @@ class RetrieveData(StageData):
         return Mixture(main, parts, epochs or 1, mix.size, self.seed)
 
     def other_files(self) -> list[str]:
-        memorise = self.mix.memorise
-        files = self.mix.pseudo, None if memorise is None else memorise.neighbours
-        return [file for file in files if file is not None]
+        return [] if self.mix.pseudo is None else [self.mix.pseudo]
 
     def _memorise_examples(self, reading: PassageInput) -> Any:
-        return MemoriseExamples(self.corpus, self.codec, reading=reading, seed=self.seed)
+        return MemoriseExamples(self.corpus, self.codec, reading=reading)
 
     def _retrieve_examples(self, queries: Sequence[Query], qrels: Qrels, **changed: Any) -> Any:
         options = {

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import math
-import random
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,72 +12,34 @@ import numpy.typing as npt
 from grls.data.codec import Codec, TokenIds
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, free_order
-from grls.data.neighbours import Neighbours
-from grls.data.types import Passage, Query
-from grls.data.words import Analyzer
+from grls.data.types import Query
 from grls.errors import ConfigError, bounded
-from grls.io.progress import counted
 from grls.train.core.examples import Example, chain_passages, drawn_chain, gold_chains
-
-log = logging.getLogger(__name__)
 
 PATH_SEPARATOR = ";"
 """Between subject, relation and object of a path."""
-
-Reads = Literal["front", "whole", "keywords", "neighbour"]
-_ENGLISH = Analyzer("en")
 
 
 @dataclass(frozen=True)
 class PassageInput:
     """The model input for a passage that is memorised.
 
-    The front teaches to continue a text, but does not look like a query. A few words or a similar passage do.
-
     Args:
-        reads: ``front``: the front of the passage, as in the paper; ``whole``: all of it; ``keywords``: a few
-            of its content words in the order of the text, rare words more often; ``neighbour``: a similar
-            passage. Keywords and neighbours are drawn anew each epoch. Of a list, each epoch draws one.
-        words: Smallest and largest number of keywords.
-        neighbours: File of neighbours, written by ``grls prepare neighbours``; needed to read ``neighbour``.
-        nearest: Number of nearest neighbours from which one is drawn.
+        reads: ``front``: the front of the passage, as in the paper; ``whole``: all of it.
         query: Put the marker of queries in front, as at retrieval; false: no marker, as in the paper.
     """
 
-    reads: Reads | list[Reads] = "front"
-    words: tuple[int, int] = (2, 6)
-    neighbours: str | None = None
-    nearest: int = 10
+    reads: Literal["front", "whole"] = "front"
     query: bool = False
 
-    @property
-    def kinds(self) -> tuple[Reads, ...]:
-        return (self.reads,) if isinstance(self.reads, str) else tuple(self.reads)
 
-    def check(self) -> None:
-        unknown = set(self.kinds) - set(get_args(Reads))
-        if unknown or not self.kinds:
-            raise ConfigError(
-                f"expected reads to be of {', '.join(get_args(Reads))}, got {list(self.kinds)!r}."
-            )
-        low, high = self.words
-        if not 1 <= low <= high or self.nearest < 1:
-            raise ConfigError(
-                f"expected 1 <= fewest <= most words and nearest of at least 1, got {self.words} and "
-                f"{self.nearest}."
-            )
-        if "neighbour" in self.kinds and self.neighbours is None:
-            raise ConfigError(
-                "reads `neighbour` needs a file: make one with `grls prepare neighbours` and name it in "
-                "neighbours."
-            )
+USUAL_INPUT = PassageInput()
 
 
 class MemoriseExamples:
-    """Stage one: the model reads the front of a passage, or another input, and writes the rest or all.
+    """Stage one: the model reads the front of a passage, or all of it, and writes the rest or all.
 
-    A passage without a content word, or without a neighbour, is read by its front. The arguments are options
-    of :class:`grls.train.stages.data.MemoriseData`.
+    The arguments are options of :class:`grls.train.stages.data.MemoriseData`.
     """
 
     def __init__(
@@ -91,33 +49,15 @@ class MemoriseExamples:
         front: float = 0.7,
         unit: Literal["text", "path"] = "text",
         target: Literal["whole", "rest"] = "whole",
-        reading: PassageInput | None = None,
-        seed: int = 0,
+        reading: PassageInput = USUAL_INPUT,
     ):
         bounded("(0, 1)", front=front)
-        reading = reading or PassageInput()
-        if target == "rest" and reading.kinds != ("front",):
-            raise ConfigError(
-                "target `rest` is the passage without its front: it needs reads `front` and nothing else."
-            )
-        reading.check()
+        if target == "rest" and reading.reads != "front":
+            raise ConfigError("target `rest` is the passage without its front: it needs reads `front`.")
         self.corpus = corpus
         self.codec = codec
         self.target = target
         self.reading = reading
-        self.seed = seed
-        self._analyzer, self._idf = _ENGLISH, dict[str, float]()
-        if "keywords" in reading.kinds:
-            self._analyzer = Analyzer.guessed(corpus)
-            self._idf = word_weights(corpus, self._analyzer)
-        self._neighbours: Neighbours | None = None
-        if "neighbour" in reading.kinds:
-            assert reading.neighbours is not None
-            self._neighbours = Neighbours.read(reading.neighbours, corpus)
-            alone = int((self._neighbours.numbers[:, 0] < 0).sum())
-            if alone:
-                every = counted(len(corpus), "passage")
-                log.warning("without a neighbour, so that the front is read: %d of %s.", alone, every)
         self._room = min(codec.limits.query, codec.limits.input - len(codec.model_input([])))
         # Arrays of a few bytes a token: a corpus may have too many tokens for lists of Python integers.
         parts: list[npt.NDArray[np.int32]] = []
@@ -144,25 +84,10 @@ class MemoriseExamples:
     def draw(self, number: int, epoch: int) -> Example:
         row, front = self._row(number), self._fronts[number]
         target = row if self.target == "whole" else row[front:]
-        return Example(self._source(number, epoch, row[:front]), target)
-
-    def _source(self, number: int, epoch: int, front: list[int]) -> list[int]:
-        rng = random.Random(f"{self.seed}-{epoch}-{number}")
-        kind = rng.choice(self.reading.kinds)
-        tokens = front
-        if kind == "whole":
-            tokens = self._row(number)[:-1]  # without the end token
-        elif kind == "keywords":
-            count = rng.randint(*self.reading.words)
-            words = drawn_words(self.corpus[number], self._idf, count, rng, self._analyzer)
-            tokens = (self.codec.texts([" ".join(words)])[0] if words else []) or front
-        elif kind == "neighbour":
-            assert self._neighbours is not None
-            near = self._neighbours.of(number, self.reading.nearest)
-            tokens = (self._row(rng.choice(near))[:-1] if near else []) or front
+        tokens = row[:-1] if self.reading.reads == "whole" else row[:front]  # without the end token
         if self.reading.query:
-            return self.codec.model_input(tokens[: self._room])
-        return self.codec.plain_input(tokens)
+            return Example(self.codec.model_input(tokens[: self._room]), target)
+        return Example(self.codec.plain_input(tokens), target)
 
     def _row(self, number: int) -> list[int]:
         start = self._starts[number]
@@ -172,38 +97,6 @@ class MemoriseExamples:
     def lengths(self) -> Sequence[int]:
         lengths: list[int] = self._lengths.tolist()
         return lengths
-
-
-def _content(passage: Passage, analyzer: Analyzer) -> dict[str, str]:
-    """Content words: folded -> as written."""
-    return analyzer.content(f"{passage.title} {passage.text}")
-
-
-def word_weights(corpus: Corpus, analyzer: Analyzer = _ENGLISH) -> dict[str, float]:
-    """log((N + 1) / n) for each folded content word in n of N passages."""
-    counts: Counter[str] = Counter()
-    for passage in corpus:
-        counts.update(_content(passage, analyzer).keys())
-    return {word: math.log((len(corpus) + 1) / count) for word, count in counts.items()}
-
-
-def drawn_words(
-    passage: Passage,
-    weights: dict[str, float],
-    count: int,
-    rng: random.Random,
-    analyzer: Analyzer = _ENGLISH,
-) -> list[str]:
-    """Draw content words of a passage without repetition, in proportion to weights; in its order.
-
-    Each word gets the key u^(1/w), with u uniform and w its weight; the ``count`` largest keys win
-    (Efraimidis and Spirakis, 2006).
-    """
-    words = _content(passage, analyzer)
-    keys = [rng.random() ** (1 / weights[folded]) for folded in words]
-    written = list(words.values())
-    best = sorted(range(len(written)), key=keys.__getitem__, reverse=True)[:count]
-    return [written[row] for row in sorted(best)]
 
 
 class RetrieveExamples:

@@ -2,7 +2,6 @@
 
 import ast
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -298,37 +297,6 @@ def test_a_tokenizer_with_more_pieces_than_the_model_has_rows_is_refused(
     assert str(folder) in str(caught.value)
     marked = broken(models, name, tmp_path / "marked", enlarge(*SPECIAL_TOKENS))
     assert LOADERS[loader](marked) is not None
-
-
-def directory(name: str) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        (folder / name).unlink(missing_ok=True)
-        (folder / name).mkdir()
-
-    return damage
-
-
-def pipe(name: str) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        (folder / name).unlink(missing_ok=True)
-        os.mkfifo(folder / name)
-
-    return damage
-
-
-@pytest.mark.parametrize(("loader", "name"), WHOLE[1::2])
-def test_settings_that_are_a_folder_or_a_pipe_are_refused(
-    models: Path, tmp_path: Path, loader: str, name: str
-) -> None:
-    """A pipe that nobody writes to would be read for ever."""
-    for damage, kind, file in (
-        (directory, "a folder", "config.json"),
-        (pipe, "a pipe or a device", "tokenizer_config.json"),
-        (pipe, "a pipe or a device", "special_tokens_map.json"),
-    ):
-        folder = broken(models, name, tmp_path / file, damage(file))
-        says = rf"its {file} \(in .*\) is {kind}, and a file is expected"
-        raises(ConfigError, says, LOADERS[loader], folder)
 
 
 @pytest.mark.parametrize("loader", ["generator", "language", "judge", "ranker", "encoder", "dense"])

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from composite_specs import create
 from failing import raises
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,7 +47,7 @@ from grls.retrieve.hops.stop import (
     register_stop,
     stop_rule,
 )
-from grls.retrieve.registry import create, load_retriever
+from grls.retrieve.registry import load_retriever
 from grls.runs.trec import read_run, write_run
 
 

@@ -15,7 +15,7 @@ from grls.data.types import Passage, Query
 from grls.decode.score_all import score_all
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.measures import ndcg
-from grls.evaluation.metrics.sequence_recall import sequence_recall
+from grls.evaluation.metrics import means, sequence_recall
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.base import ChainToContinue
 from grls.retrieve.bm25 import BM25Retriever
@@ -322,7 +322,7 @@ class _Small:
         self.pool.add(setting, found)
         hits = [self.generator.hits(some[: 3 * K]) for some in found]
         ids = [[hit.id for hit in some[:K]] for some in hits]
-        return Quality(sequence_recall(ids, self.gold, [K])[f"recall@{K}"], ndcg(ids, self.gold))
+        return Quality(means(sequence_recall, ids, self.gold, ks=[K])[f"recall@{K}"], ndcg(ids, self.gold))
 
 
 @pytest.fixture(params=[False, True], ids=["passages", "spans"])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from composite_specs import create
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from sentence_transformers.util import dot_score
 from small_data import queries, tiny_bert, write_small
@@ -18,7 +19,6 @@ from grls.data.words import USUAL
 from grls.errors import ConfigError, DataError
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.registry import create
 from grls.train.biencoder.examples import NO_KEY, BiEncoderExamples, Miner, Pair, PairOptions, RetrieverMiner
 from grls.train.biencoder.loss import MaskedRankingLoss, false_negatives
 

@@ -18,7 +18,7 @@ from data_prep.theory import TheoryOptions
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split, write_dataset
-from grls.evaluation.metrics.sequence_recall import recall_at
+from grls.evaluation.metrics import recall_at
 from grls.io.files import write_json
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import TRAINING

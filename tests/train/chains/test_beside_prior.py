@@ -114,20 +114,6 @@ def test_what_is_memorised_without_a_query_has_no_prior(root: Path) -> None:
         assert found != pytest.approx(float(module.batch_loss(plain.collator(every))), rel=1e-3)
 
 
-def test_what_is_memorised_is_a_query_to_a_teacher_that_is_asked(root: Path) -> None:
-    mix = Mix(memorise=PassageInput(reads="whole"), memorise_share=1.0)
-    options = {"teacher": str(root / "dense"), "teacher_share": 0.5, "mix": mix}
-    data, _ = opened_chains(root, None, teach_memories=True, **options)
-    chain: Any = data.train_examples.draw(3, 0)
-    (hop,) = chain.hops
-    passage = data.corpus[hop.taken]
-    assert hop.query.split() == passage.text.split()
-    assert len(data.collator.teaching([hop])[0][0].rows) > 1
-    untaught, _ = opened_chains(root, None, **options)
-    (hop,) = untaught.train_examples.draw(3, 0).hops  # type: ignore[union-attr]
-    assert len(untaught.collator.teaching([hop])[0][0].rows) == 1
-
-
 def test_a_fit_beside_a_prior_and_retrieval_with_it(
     root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from train_helpers import opened_chains
 
 from grls.data.dataset import gold_passages
-from grls.evaluation.metrics.sequence_recall import recall_at
+from grls.evaluation.metrics import recall_at
 from grls.retrieve.base import ChainToContinue
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever

@@ -242,28 +242,6 @@ def test_a_chain_longer_than_the_input_limit_branches_off(root: Path) -> None:
         assert float(small.module.batch_loss(batch)) == mean_loss(small, chain.hops)
 
 
-def test_the_margin_is_between_right_and_wrong_passages(small: Small) -> None:
-    module, corpus, codec, index, folder = small
-    some = ChainExamples(*read_split(folder, "train", corpus), corpus, codec)
-    hops = some.draw(2, 0).hops[:2]
-    teaching = Teaching(index, len(corpus))
-    teaching.negatives = {hops[0].seed: (5, 9), hops[1].seed: (1,)}
-    assert [path.negative for path in teaching(hops)[1]] == [False, True, True, False, True]
-    batch = ChainCollator(0, index, teaching)([some.draw(2, 0)._replace(hops=hops)])
-    gaps = [
-        log_probability(module.model, index, hop.source, hop.taken)
-        - log_probability(module.model, index, hop.source, wrong)
-        for hop, wrong in ((hops[0], 5), (hops[0], 9), (hops[1], 1))
-    ]
-    with torch.no_grad():
-        plain = float(module.batch_loss(batch))
-        module.margin, module.margin_weight = 2.0, 0.5
-        found = float(module.batch_loss(batch))
-    expected = sum(max(0.0, 2.0 - gap) for gap in gaps)
-    assert found - plain == pytest.approx(0.5 * expected / 2, rel=1e-3)
-    assert expected > 0
-
-
 def test_first_tokens_can_weigh_more(small: Small) -> None:
     _, _, _, index, _ = small
     target = [PassageTarget.of(index, np.array([0]), np.array([1.0]))]

@@ -33,8 +33,8 @@ def root(root: Path) -> Path:
         root, root / "trained", "--data.spans.words=3", "--data.spans.drawn=2", "--data.multistep=true",
         "--data.done=true", "--data.by_hop=true", f"--data.evidence_words={EVIDENCE_WORDS}",
         f"--data.teacher={root / 'dense'}", "--data.teacher_share=0.3", "--data.branches=1",
-        "--data.rescore.retrievers=[bm25]", "--data.rescore.passages=3", "--model.margin=2",
-        "--mine.passages=1", "--recall.rescore=4", "--recall.hops=2", "--recall.k=2", t5=True,
+        "--data.rescore.retrievers=[bm25]", "--data.rescore.passages=3", "--recall.rescore=4",
+        "--recall.hops=2", "--recall.k=2", t5=True,
     )  # fmt: skip
     assert main(given) == 0
     model = root / "trained" / "model"

@@ -26,8 +26,9 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import open_sources
 from grls.train.chains.collate import ChainCollator, as_tensors
 from grls.train.chains.examples import ChainExamples, MemoriseChains, SpanTargets, Teaching
-from grls.train.chains.mining import Proposals, Read, Rescore
 from grls.train.chains.module import RetrieveChains, rescore_loss
+from grls.train.chains.rescoring import Proposals, Read, Rescore
+from grls.train.stages.examples import PassageInput
 
 
 def proposing(root: Path, codec: Codec, **options: Any) -> Proposals:
@@ -102,7 +103,7 @@ def test_one_hop_stands_for_those_of_one_input_and_some_for_all(root: Path, code
     several = [chains(root, codec).draw(n, 0) for n in range(4)]
     assert len({some.hop for some in proposing(root, codec, hops=2)(several)}) == 8
     corpus = Corpus.read(root / "data")
-    silent = MemoriseChains(corpus, codec)  # nothing is asked
+    silent = MemoriseChains(corpus, codec, PassageInput(), 0)  # nothing is asked
     assert proposing(root, codec)([silent.draw(0, 0)]) == []
 
 

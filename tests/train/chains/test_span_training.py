@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from failing import fails
 from models_small import log_probability
 from train_helpers import always, chain_options, logged
 
@@ -140,3 +141,19 @@ def test_a_fit_learns_to_write_views_and_the_index_knows_of_what_length(root: Pa
     hits = opened.retrieve(queries, 1)
     right = [found[0].id in qrels[query.id] for query, found in zip(queries, hits, strict=True)]
     assert sum(right) >= 8  # of 12
+
+
+def test_a_fit_hop_by_hop_resumes(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run resumed in the middle of its second epoch draws the same spans."""
+    more = [
+        "--data.spans.drawn=2", "--data.multistep=true", "--data.by_hop=true", "--data.spans.words=3",
+        "--trainer.limit_val_batches=0", "--last.every_n_train_steps=1",
+        "--last.save_top_k=-1", "--last.filename={step}", "--last.save_on_train_epoch_end=false",
+    ]  # fmt: skip
+    assert main(chain_options(root, tmp_path / "whole", *more)) == 0
+    whole = logged(tmp_path / "whole", "train_loss")
+    again = [*more, f"--ckpt_path={tmp_path / 'whole' / 'checkpoints' / 'step=4.ckpt'}"]
+    assert main(chain_options(root, tmp_path / "again", *again)) == 0
+    assert logged(tmp_path / "again", "train_loss") == {n: whole[n] for n in (4, 5)}
+    other = chain_options(root, tmp_path / "other", *again, "--data.spans.words=2")
+    assert "had --data.spans.words 3, now it is 2" in fails(capsys, *other)

@@ -1,138 +1,26 @@
-"""Mines hard negatives for the margin loss: wrong passages that the current model retrieves.
-
-Learning to rank in generative retrieval (LTRGR, arXiv 2306.15222) compares the right passage with the
-wrong ones that constrained beam search ranks before it. They depend on the current weights, so they are
-searched for when the first batch of an epoch is made, for the hops of that epoch; a checkpoint keeps
-them.
-
-A generator that writes spans ranks passages by all their spans. There the margin loss compares a span of
-a right passage, drawn as for the target, with the span of a wrong passage that the search finds
-likeliest. A text that a right passage holds as well is no hard negative.
-"""
+"""Draws the passages that a generator learns to rescore: right ones, and those that retrievers propose."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import lightning as L
 import numpy as np
-import torch.distributed
 
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.data.words import USUAL, Analyzer
-from grls.errors import ConfigError, MismatchError, Option, at_least
+from grls.errors import ConfigError, MismatchError
 from grls.index.rows import Ints
 from grls.io.recipes import list_texts
 from grls.models.head import RescoreInput, readout
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import open_sources
 from grls.retrieve.spec import remedy_of_other_corpus
-from grls.train.chains.examples import ChainExample, HopExample, Teaching
-
-
-class MineNegatives(L.Callback):
-    """Mines hard negatives for the hops of training queries at the start of an epoch.
-
-    Args:
-        passages: Largest number of hard negatives of a hop; 0 mines none.
-        queries: Number of training queries to mine for, drawn anew each time; other queries have no margin
-            loss; null: all.
-        first_epoch: First epoch with a margin loss, counted from 0: an untrained model has no hard negatives.
-        beams: Beam width of the search.
-        batch_size: Inputs decoded together.
-    """
-
-    def __init__(
-        self,
-        passages: int = 0,
-        queries: int | None = None,
-        first_epoch: int = 1,
-        beams: int = 10,
-        batch_size: int = 32,
-    ):
-        at_least(0, "mine.", passages=passages, first_epoch=first_epoch)
-        at_least(1, "mine.", queries=queries)
-        self.passages = passages
-        self.queries = queries
-        self.first_epoch = first_epoch
-        self.options = SearchOptions(beams=max(beams, passages), batch_size=batch_size)
-        self._mined: tuple[int, dict[str, list[int]]] = (-1, {})
-
-    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        if stage != "fit":
-            return
-        margin = getattr(pl_module, "margin", 0.0)
-        if bool(margin) != bool(self.passages):
-            raise ConfigError(
-                f"a margin loss needs both {Option('model.margin')} and {Option('mine.passages')} above 0, "
-                f"got {margin} and {self.passages}."
-            )
-        if self.passages and getattr(trainer.datamodule, "prior", None) is not None:  # type: ignore[attr-defined]
-            raise ConfigError(
-                f"{Option('mine.passages')} searches with the generator alone, but {Option('data.prior')} "
-                "trains it beside a prior: give only one of the two."
-            )
-        if self.passages and trainer.datamodule.workers:  # type: ignore[attr-defined]
-            raise ConfigError(
-                f"{Option('mine.passages')} needs {Option('data.workers', 0)}: the search needs the current "
-                "weights."
-            )
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if not self.passages:
-            return
-        data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        teaching: Teaching = data.collator.teaching
-        teaching.negatives = {seed: tuple(wrong) for seed, wrong in self._mined[1].items()}
-        teaching.begin = lambda: self._begin(trainer, pl_module, teaching)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"epoch": self._mined[0], "negatives": self._mined[1]}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._mined = state_dict["epoch"], state_dict["negatives"]
-
-    def _begin(self, trainer: L.Trainer, module: Any, teaching: Teaching) -> None:
-        epoch = trainer.current_epoch
-        if epoch == self._mined[0]:
-            return
-        self._mined = epoch, self._mine(trainer, module, epoch) if epoch >= self.first_epoch else {}
-        teaching.negatives = {seed: tuple(wrong) for seed, wrong in self._mined[1].items()}
-
-    def _mine(self, trainer: L.Trainer, module: Any, epoch: int) -> dict[str, list[int]]:
-        """Hard negatives by the seed of their hop; each process searches for its share and gets all."""
-        data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        examples = data.train_examples
-        numbers = list(range(len(examples)))
-        if self.queries is not None and self.queries < len(examples):
-            numbers = random.Random(f"mine-{data.seed}-{epoch}").sample(numbers, self.queries)
-        hops = [hop for number in numbers for hop in examples.draw(number, epoch).hops]
-        hops = hops[trainer.global_rank :: trainer.world_size]
-        parts = module.model, data.codec, data.corpus, data.index, self.options
-        retriever = GenerativeRetriever(*parts, spans=data.spans)
-        request = [hop.source for hop in hops], self.passages, [hop.known for hop in hops], "mine"
-        wrong: dict[str, list[int]] = {}  # passages, or one span of each wrong passage
-        with module.whole_weights():
-            if retriever.spans is not None:
-                spans = retriever.likeliest_spans(*request)
-                wrong = {hop.seed: found for hop, found in zip(hops, spans, strict=True)}
-            else:
-                row_of = np.asarray(retriever.index.rows.row_of)
-                for hop, hits in zip(hops, retriever.search(*request), strict=True):
-                    known = set(row_of[list(hop.known)].tolist())  # rows: equal texts count as one passage
-                    wrong[hop.seed] = [hit.passage for hit in hits if int(row_of[hit.passage]) not in known]
-        if trainer.world_size > 1:
-            shares: list[Any] = [None] * trainer.world_size
-            torch.distributed.all_gather_object(shares, wrong)
-            wrong = {seed: found for share in shares for seed, found in share.items()}
-        return wrong
-
+from grls.train.chains.examples import ChainExample, HopExample
 
 _REMEMBERED = 50_000
 """Passages whose tokens are cached."""
@@ -150,8 +38,7 @@ class Read(NamedTuple):
 class Rescore:
     """Options of training a generator to rescore passages.
 
-    DONE is rescored in chains that end with DONE. A passage that is memorised along with retrieval is
-    rescored as well where its input is a query for the teacher (``teach_memories``).
+    DONE is rescored in chains that end with DONE.
 
     Args:
         retrievers: Retrievers that propose passages: folders of bi-encoders over the corpus, or ``bm25``.
