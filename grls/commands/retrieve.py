@@ -11,8 +11,8 @@ from time import perf_counter
 from typing import Any
 
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions, Workers, workers_of
-from grls.cluster.plan import Shard, ShardPlan, Work, held_shards, refuse_other_reading, seen_elsewhere
-from grls.cluster.work import done_by_workers
+from grls.cluster.plan import Shard, Work, refuse_other_reading, seen_elsewhere
+from grls.cluster.workers import done_shards
 from grls.data.dataset import own_corpus, passage_queries, read_queries, read_split
 from grls.data.filter_options import NO_FILTER, FilterOptions
 from grls.data.filters import filters_of
@@ -184,11 +184,11 @@ def _by_workers(run: RetrieverRun, options: RetrieveOptions, workers: Workers, o
 
     @contextmanager
     def share(settings: dict[str, Any]) -> Iterator[Portions]:
-        with held_shards(output) as folder:
-            plan = ShardPlan(folder, settings, len(run.queries), workers.options.shard or PORTION)
-            begun = perf_counter()
-            make = partial(options.elsewhere().work, _fingerprints(run))
-            done = done_by_workers(plan, make, workers, "retrieve", "queries")
+        begun, size = perf_counter(), workers.options.shard or PORTION
+        make = partial(options.elsewhere().work, _fingerprints(run))
+        with done_shards(
+            output, settings, len(run.queries), size, make, workers, "retrieve", "queries"
+        ) as done:
             files = [shard.folder / _FILE for shard in done]
             yield Portions(KeptResults(files, run.queries), perf_counter() - begun)
 

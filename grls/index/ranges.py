@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grls.cluster.options import USUAL_WORKERS, Workers, workers_of
-from grls.cluster.ray_data import Cluster
+from grls.cluster.workers import Cluster
 from grls.errors import ConfigError, GrlsError, IndexFormatError, Option
 from grls.index.array import (
     REBUILD,

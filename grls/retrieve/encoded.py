@@ -18,7 +18,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -28,15 +27,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from grls.cluster.options import USUAL_WORKERS, Workers
-from grls.cluster.plan import (
-    Shard,
-    ShardPlan,
-    Work,
-    held_shards,
-    refuse_other_reading,
-    seen_elsewhere,
-)
-from grls.cluster.work import done_by_workers
+from grls.cluster.plan import Shard, Work, refuse_other_reading, seen_elsewhere
+from grls.cluster.workers import done_shards
 from grls.data.codec import CUT_QUERIES
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Numbers
@@ -338,17 +330,22 @@ class EncodedRetriever(ABC):
         encoder, passages = load(), Corpus.read(corpus)
         refuse_unindexable(passages)
         prints = {"model": encoder.fingerprint(), "corpus": passages.fingerprint}
+
+        def here() -> Work:
+            return partial(cls.encode_shard, encoder, passages, building.batch_size)
+
         path = str(corpus_file(passages.source).absolute())
-        maker = EncodingMaker(cls, load, source, path, building.batch_size, prints)
-        # A killed process loses a part; each shard of workers has a request, so theirs are larger.
+        there = partial(open_encoding, cls, load, source, path, building.batch_size, prints)
         workers = building.workers or Workers(None, USUAL_WORKERS)
+        make = here if workers.address is None else there
+        # A killed process loses a part; each shard of workers has a request, so theirs are larger.
         count = workers.options.shard or (cls.part if building.workers is None else 16 * cls.part)
-        with held_shards(building.output) as folder:
-            settings = {**prints, "what": cls.kind}
-            drops = workers.address is None  # a run by workers is too dear to be dropped for a wrong option
-            plan = ShardPlan(folder, settings, len(passages), count, drops)
-            make = maker if workers.address else partial(maker.work, encoder, passages)
-            done = done_by_workers(plan, make, workers, "embed", "passages", encoder.telling)
+        drops = workers.address is None  # a run by workers is too dear to be dropped for a wrong option
+        settings = {**prints, "what": cls.kind}
+        with done_shards(
+            building.output, settings, len(passages), count, make, workers, "embed", "passages", drops,
+            encoder.telling,
+        ) as done:  # fmt: skip
             if cut := sum(finished.result["cut"] for finished in done):
                 log.warning(encoder.cut_notice(cut, len(passages), str(_CUT)))
 
@@ -690,41 +687,19 @@ class EncodedRetriever(ABC):
         return texts
 
 
-@dataclass(frozen=True)
-class EncodingMaker:
-    """Opens an encoder and a corpus on a worker.
-
-    Attributes:
-        kind: The class of the retriever.
-        load: Opens the encoder. It is sent to the workers, so it is a function of a module with arguments.
-        model: Folder or hub name of the encoder, for errors.
-        corpus: ``corpus.jsonl``.
-        batch_size: Passages encoded together.
-        fingerprints: The fingerprints that ``model`` and ``corpus`` must have.
-    """
-
-    kind: type[EncodedRetriever]
-    load: Callable[[], TextEncoder]
-    model: str
-    corpus: str
-    batch_size: int
-    fingerprints: dict[str, str]
-
-    def __call__(self) -> Work:
-        """Open model and corpus.
-
-        Raises:
-            MismatchError: The worker reads another model or corpus.
-        """
-        encoder, corpus = self.load(), Corpus.read(self.corpus)
-        fingerprints = {"model": encoder.fingerprint(), "corpus": corpus.fingerprint}
-        sources = {"model": (self.model, "model"), "corpus": (self.corpus, "corpus")}
-        refuse_other_reading(fingerprints, self.fingerprints, sources)
-        return self.work(encoder, corpus)
-
-    def work(self, encoder: TextEncoder, corpus: Corpus) -> Work:
-        """The work with an open encoder and corpus."""
-        return partial(self.kind.encode_shard, encoder, corpus, self.batch_size)
+def open_encoding(
+    kind: type[EncodedRetriever],
+    load: Callable[[], TextEncoder],
+    model: str,
+    corpus: str,
+    batch_size: int,
+    expected: dict[str, str],
+) -> Work:
+    """Open an encoder and ``corpus.jsonl`` on a worker, which must have the expected fingerprints."""
+    encoder, passages = load(), Corpus.read(corpus)
+    fingerprints = {"model": encoder.fingerprint(), "corpus": passages.fingerprint}
+    refuse_other_reading(fingerprints, expected, {"model": (model, "model"), "corpus": (corpus, "corpus")})
+    return partial(kind.encode_shard, encoder, passages, batch_size)
 
 
 def unusable_row(array: Array) -> int | None:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from fastapi import FastAPI
 
 from grls.cluster.options import LOCAL, WorkerOptions, workers_of
-from grls.cluster.ray_data import Cluster
+from grls.cluster.workers import Cluster
 from grls.errors import ConfigError, GrlsError, Option
 from grls.io.ending import needing, quiet
 from grls.retrieve.spec import MANIFEST

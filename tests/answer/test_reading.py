@@ -90,9 +90,9 @@ def test_passages_without_room_are_left_out_from_the_end(caplog: Caplog) -> None
     assert (second.answer, second.ended, second.failed) == ("so", True, "")
     assert done == [1, 1]
     assert f"'q1': its prompt takes {lengths[0]} tokens, but the model has room for" in caplog.text
-    assert _record(WHO, first)["failed"] == first.failed
-    assert _kept(_record(WHO, first)) == first
-    assert "failed" not in _record(shorter, second)
+    assert _record(first)["failed"] == first.failed
+    assert _kept(_record(first)) == first
+    assert "failed" not in _record(second)
     bare = lengths[0] - len(WHO.text)
     with pytest.raises(ConfigError, match=rf"{bare} tokens before anything is asked.* beside 8 new"):
         DirectReader(ScriptedWriter(lambda text: "so", bare - 1), None, CORPUS).answer([WHO])

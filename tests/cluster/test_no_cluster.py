@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from grls.cluster import ray_data
+from grls.cluster import workers
 from grls.cluster.options import WorkerOptions, Workers
 from grls.errors import ConfigError
 
@@ -17,7 +17,7 @@ def test_an_address_without_a_cluster_is_refused() -> None:
         address = f"127.0.0.1:{free.getsockname()[1]}"
         with (
             pytest.raises(ConfigError, match=rf"there is no Ray cluster at {address} \(.*ray start --head"),
-            ray_data.Cluster.opened(Workers(address, WorkerOptions())),
+            workers.Cluster.opened(Workers(address, WorkerOptions())),
         ):
             pass
 
@@ -26,6 +26,6 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
         pytest.raises(ConfigError, match=r'ray needs ray \(not installed\): `pip install "grls\[ray\]"'),
-        ray_data.Cluster.opened(Workers("local", WorkerOptions())),
+        workers.Cluster.opened(Workers("local", WorkerOptions())),
     ):
         pass

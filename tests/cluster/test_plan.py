@@ -9,7 +9,7 @@ import pytest
 
 from grls.cluster.options import WorkerOptions, Workers, workers_of
 from grls.cluster.plan import Shard, ShardPlan
-from grls.cluster.work import done_by_workers
+from grls.cluster.workers import done_by_workers
 from grls.errors import ConfigError, DataError, MismatchError
 
 

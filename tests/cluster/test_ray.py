@@ -5,7 +5,6 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import dying
@@ -15,13 +14,12 @@ from failing import fails
 from small_data import contents, tiny_bert
 
 from grls.cli import main
-from grls.cluster import ray_data
+from grls.cluster import workers
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
+from grls.errors import ConfigError
 from grls.index.options import IndexOptions
 from grls.index.ranges import PartsOnRay, RangedIndex
-from grls.retrieve import encoded
 from grls.retrieve.build import Building, build
-from grls.retrieve.generative import retriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.runs.trec import read_run
@@ -34,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """One cluster for all tests, since it takes seconds to start; --ray local uses it."""
     ray.cloudpickle.register_pickle_by_value(dying)  # workers do not see the folder of this module
     before = signal.getsignal(signal.SIGTERM)
-    with ray_data.Cluster.opened(Workers(LOCAL, WorkerOptions(count=2))):
+    with workers.Cluster.opened(Workers(LOCAL, WorkerOptions(count=2))):
         assert signal.getsignal(signal.SIGTERM) is before  # a signal ends a command as without Ray
         yield
 
@@ -45,28 +43,28 @@ def made(kinds: Path) -> Path:
 
 
 @pytest.fixture
-def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[ModuleType], None]]:
-    """Lets the worker of shard 1 die once, in the work that a module shares; it has died at the end."""
+def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Lets the worker of shard 1 die once, in the next work that is shared; it has died at the end."""
     mark = tmp_path / "mark"
 
-    def killing(module: Any) -> None:
-        real = module.done_by_workers
+    def killing() -> None:
+        real = workers.done_by_workers
 
-        def killed_once(plan: Any, make: Any, *rest: Any) -> Any:
-            return real(plan, dying.DyingMaker(make, 1, str(mark)), *rest)
+        def killed_once(shards: Any, make: Any, *rest: Any) -> Any:
+            return real(shards, dying.DyingMaker(make, 1, str(mark)), *rest)
 
-        monkeypatch.setattr(module, "done_by_workers", killed_once)
+        monkeypatch.setattr(workers, "done_by_workers", killed_once)
 
     yield killing
     assert mark.exists()
 
 
 def test_an_index_is_that_of_one_process_though_a_worker_is_killed(
-    data: Path, made: Path, tmp_path: Path, killed: Callable[[ModuleType], None]
+    data: Path, made: Path, tmp_path: Path, killed: Callable[[], None]
 ) -> None:
     model = str(made / "model")
-    killed(retriever)
     build(model, str(data), Building(f"{tmp_path}/one", "generative", IndexOptions()))
+    killed()
     workers = Workers(LOCAL, WorkerOptions(shard=3))
     build(model, str(data), Building(f"{tmp_path}/two", "generative", IndexOptions(), workers=workers))
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
@@ -75,13 +73,13 @@ def test_an_index_is_that_of_one_process_though_a_worker_is_killed(
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "multi-vector"])
 def test_encodings_are_those_of_one_process_though_a_worker_is_killed(
-    kind: str, data: Path, tmp_path: Path, killed: Callable[[ModuleType], None]
+    kind: str, data: Path, tmp_path: Path, killed: Callable[[], None]
 ) -> None:
     makers = {"dense": tiny_bert, "sparse": tiny_splade, "multi-vector": tiny_colbert}
     model = makers[kind](tmp_path / "model")
     how = Building(f"{tmp_path}/one", kind, device="cpu", batch_size=1)
     build(str(model), str(data), how)
-    killed(encoded)
+    killed()
     workers = Workers(LOCAL, WorkerOptions(shard=4))
     build(str(model), str(data), replace(how, output=f"{tmp_path}/two", workers=workers))
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
@@ -115,7 +113,7 @@ def test_ranges_on_the_cluster_find_what_the_whole_index_finds(made: Path, tmp_p
         one.options = two.options = SearchOptions(beams=beams)
         assert two.retrieve(texts, beams) == one.retrieve(texts, beams)
     ray.kill(parts._actors[1])
-    with pytest.raises(ray_data.ConfigError, match="the actor of part 1 of the index has ended"):
+    with pytest.raises(ConfigError, match="the actor of part 1 of the index has ended"):
         two.retrieve(texts, 4)
     parts.close()
 
@@ -127,8 +125,8 @@ def test_a_machine_that_differs_is_refused_before_the_work(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    here = ray_data._versions()
-    monkeypatch.setattr(ray_data, "_versions", lambda: {**here, "grls": "99.0"})
+    here = workers._versions()
+    monkeypatch.setattr(workers, "_versions", lambda: {**here, "grls": "99.0"})
     given = ["index", made / "model", f"--corpus={data}", f"--output={tmp_path}/r", "--ray=local"]
     message = fails(capsys, *given)
     assert "of the Ray cluster cannot do the work: it has grls" in message
@@ -138,5 +136,5 @@ def test_a_machine_that_differs_is_refused_before_the_work(
 def test_more_processors_than_a_machine_has_are_refused(data: Path, made: Path, tmp_path: Path) -> None:
     options = replace(WorkerOptions(), cpus=500)
     workers = Workers(LOCAL, options)
-    with pytest.raises(ray_data.ConfigError, match="has 500 processors and 0 GPUs"):
+    with pytest.raises(ConfigError, match="has 500 processors and 0 GPUs"):
         build(str(made / "model"), str(data), Building(f"{tmp_path}/r", "generative", workers=workers))

@@ -8,12 +8,12 @@ import pytest
 from encoder_models import tiny_splade
 from failing import fails
 
+from grls.cluster import workers
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
 from grls.cluster.plan import held_shards, shards_folder
 from grls.errors import WriteError
 from grls.io import work
 from grls.io.work import alone_in
-from grls.retrieve import encoded
 from grls.retrieve.build import Building, build
 
 REFUSED = r"\.shards is being written by another run: wait for it or end it"
@@ -41,17 +41,17 @@ def test_the_first_run_ends_though_a_second_one_comes(
     model, data = str(tiny_splade(tmp_path / "model")), str(kinds / "data")
     how = Building(f"{tmp_path}/out", "sparse", device="cpu")
     build(model, data, replace(how, output=f"{tmp_path}/alone"))
-    real, refused = encoded.done_by_workers, []
+    real, refused = workers.done_by_workers, []
 
     def again(*work: Any) -> Any:
-        monkeypatch.setattr(encoded, "done_by_workers", real)
+        monkeypatch.setattr(workers, "done_by_workers", real)
         done = real(*work)
         with pytest.raises(WriteError, match=REFUSED) as error:
             build(model, data, how)
         refused.append(error.value)
         return done
 
-    monkeypatch.setattr(encoded, "done_by_workers", again)
+    monkeypatch.setattr(workers, "done_by_workers", again)
     build(model, data, how)
     assert len(refused) == 1
     one, two = (

@@ -7,7 +7,7 @@ from typing import Any
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from grls.answer.writer import Continuation
+from grls.answer.writer import Continuation, TextWriter
 from grls.data.types import Hit, Query
 
 
@@ -30,8 +30,10 @@ class ScriptedWriter:
         self.room = room
         self.prompts: list[list[str]] = []
 
+    write_each: Any = TextWriter.write_each
+
     def write(
-        self, prompts: Sequence[Sequence[int]], decided: Callable[[int], object] | None = None
+        self, prompts: Sequence[Sequence[int]], decided: Callable[[int], object] | None = None, _: Any = None
     ) -> list[Continuation]:
         texts = ["".join(self.tokenizer.convert_ids_to_tokens(list(row))) for row in prompts]
         assert all(len(text) <= self.room for text in texts)

@@ -210,8 +210,10 @@ def measure(
         places, scored, f"{output}.strides.jsonl", settings, _name, together, "ralm", "strides",
         spent=lambda: {"computed": reader.scorer.computed},
     ) as file:  # fmt: skip
-        fields = ("first", "last", "passages", "log_probability", "tokens")
-        rows = [ScoredStride(*(record[name] for name in fields)) for record in file]
+        rows = [
+            ScoredStride(r["first"], r["last"], tuple(r["passages"]), r["log_probability"], r["tokens"])
+            for r in file
+        ]
         spent = file.spent()
     measured = perplexity(rows, sum(text.words for text in texts))
     write_json(f"{output}.json", {**measured._asdict(), **spent, "settings": settings})

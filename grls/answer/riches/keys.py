@@ -324,6 +324,6 @@ def _propositions(corpus: Corpus, file: Path) -> Iterator[tuple[str, int]]:
                 yield " ".join(text.split()), number
     if len(seen) < len(corpus):
         log.warning(
-            "%s: %d of %d passages have no line, so nothing can quote them; `grls prepare propositions` goes "
-            "on where it stopped.", file, len(corpus) - len(seen), len(corpus),
+            "%s: %d of %d passages have no line, so nothing can quote them.",
+            file, len(corpus) - len(seen), len(corpus),
         )  # fmt: skip

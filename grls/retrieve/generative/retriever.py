@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from copy import copy
 from dataclasses import asdict
 from functools import cached_property, partial
@@ -26,8 +26,8 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from grls.cluster.options import Workers
-from grls.cluster.plan import ShardPlan, Work, held_shards, refuse_other_reading, seen_elsewhere
-from grls.cluster.work import done_by_workers
+from grls.cluster.plan import Work, refuse_other_reading, seen_elsewhere
+from grls.cluster.workers import done_shards
 from grls.data.codec import (
     LIMITS,
     Codec,
@@ -50,7 +50,7 @@ from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index import ConstraintIndex, Segment, Subset, UnionIndex, load_index
 from grls.index.array import ArrayIndex
 from grls.index.build import ShardSorter, build_index, build_segment, index_of_shards
-from grls.index.options import IndexOptions, memory_bytes
+from grls.index.options import memory_bytes
 from grls.index.ranges import RANGES, PrefixRanges, RangedIndex, open_ranges, write_ranges
 from grls.index.rows import Form, Ints, Rows
 from grls.index.storage import MANIFEST as INDEX
@@ -195,19 +195,20 @@ class GenerativeRetriever(DecodesPlans):
         if span_words is None and (Path(model) / SPANS).is_file():
             span_words = read_spans(read_json(Path(model) / SPANS), Path(model) / SPANS)
         spans = Spans(passages, span_words) if span_words else None
-        shards = nullcontext() if building.workers is None else held_shards(building.output)
-        with shards as folder, temporary(building.output) as scratch:
-            options, listed = building.index, spans or passages
-            if building.workers is not None and folder is not None:
-                index = index_by_workers(model, listed, codec, options, building.workers, folder, scratch)
+        listed, options, memory = spans or passages, building.index, memory_bytes(building.index.memory)
+        with temporary(building.output) as scratch:
+            built: AbstractContextManager[Segment]
+            if building.workers is not None:
+                built = index_by_workers(model, listed, codec, building, building.workers, scratch)
             else:
-                memory = memory_bytes(options.memory)
-                index = build_index(listed, codec, options.backend, True, options.form, memory, scratch)
-            learned = Path(model) / RESCORE
-            rescore_input = read_rescore_input(read_json(learned), learned) if learned.is_file() else None
-            parts = loaded.model, codec, passages, index
-            retriever = cls(*parts, None, source.stages(), spans=spans, rescore_input=rescore_input)
-            retriever.save_pretrained(building.output)
+                made = build_index(listed, codec, options.backend, True, options.form, memory, scratch)
+                built = nullcontext(made)
+            with built as index:
+                learned = Path(model) / RESCORE
+                rescore_input = read_rescore_input(read_json(learned), learned) if learned.is_file() else None
+                parts = loaded.model, codec, passages, index
+                retriever = cls(*parts, None, source.stages(), spans=spans, rescore_input=rescore_input)
+                retriever.save_pretrained(building.output)
         rows = retriever.index.rows
         assert isinstance(rows, Rows)
         tokens, count = len(rows.tokens), len(passages)
@@ -857,29 +858,23 @@ def open_sorter(
     memory: int,
     expected: dict[str, str],
 ) -> Work:
-    """Open a tokenizer and a corpus on a worker, for :class:`~grls.index.build.ShardSorter`.
-
-    ``memory`` (bytes) is for sorting. A worker that reads a codec or corpus of other fingerprints than
-    ``expected`` is refused.
-    """
+    """Open a tokenizer and ``corpus.jsonl`` on a worker, which must have the expected fingerprints."""
     codec, passages = Codec(load_tokenizer(model), limits, causal), Corpus.read(corpus)
     fingerprints = {"codec": codec.fingerprint(), "corpus": passages.fingerprint}
-    refuse_other_reading(
-        fingerprints, expected, {"corpus": (corpus, "corpus"), "codec": (model, "tokenizer")}
-    )
+    sources = {"corpus": (corpus, "corpus"), "codec": (model, "tokenizer")}
+    refuse_other_reading(fingerprints, expected, sources)
     return ShardSorter(passages if span_words is None else Spans(passages, span_words), codec, memory)
 
 
+@contextmanager
 def index_by_workers(
-    model: str,
-    listed: Corpus | Spans,
-    codec: Codec,
-    options: IndexOptions,
-    workers: Workers,
-    folder: Path,
-    scratch: Path,
-) -> Segment:
-    """The shards are in ``folder``; ``scratch`` is for the merged index."""
+    model: str, listed: Corpus | Spans, codec: Codec, building: Building, workers: Workers, scratch: Path
+) -> Iterator[Segment]:
+    """The index of a corpus, or of its spans, built by workers and merged in ``scratch``.
+
+    The shards stand beside the output until the block has saved it.
+    """
+    options = building.index
     if options.backend != "array":
         raise ConfigError(
             f"{Option('ray')} builds indexes of the backend 'array' only; got {options.backend!r}."
@@ -889,8 +884,9 @@ def index_by_workers(
     memory = memory_bytes(options.memory)
     fingerprints = {"codec": codec.fingerprint(), "corpus": corpus.fingerprint}
     settings = {"what": "index", **fingerprints, "spans": spans}
-    plan = ShardPlan(folder, settings, len(listed), workers.options.shard or PASSAGES)
     sources = seen_elsewhere(model), str(corpus_file(corpus.source).absolute())
     make = partial(open_sorter, *sources, codec.limits, codec.causal, spans, memory, fingerprints)
-    done = done_by_workers(plan, make, workers, "sort", "passages")
-    return index_of_shards(done, codec, memory, options.form, scratch, progress=True)
+    size = workers.options.shard or PASSAGES
+    shards = done_shards(building.output, settings, len(listed), size, make, workers, "sort", "passages")
+    with shards as done:
+        yield index_of_shards(done, codec, memory, options.form, scratch, progress=True)
