@@ -270,7 +270,7 @@ def _with_priors(plan: scale.Plan, output: Path) -> None:
     from grls.index.options import IndexOptions, LimitOptions
     from grls.io.ending import quiet
     from grls.retrieve.build import Building, build
-    from grls.retrieve.compose import compose, hybrid_of, write
+    from grls.retrieve.compose import compose, hybrid_spec, write_retriever
     from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
     from grls.retrieve.registry import Opening
 
@@ -282,8 +282,8 @@ def _with_priors(plan: scale.Plan, output: Path) -> None:
     limits = LimitOptions(input=_QUERY)
     build(encoder, str(plan.data), Building(dense, "dense", limits=limits, device="cpu"))
     priors = [PriorSpec(dense), PriorSpec("bm25")]
-    spec = hybrid_of(str(plan.retriever), priors, PriorOptions()) | {"search": {"beams": 10}}
-    write(compose(spec, Opening("cpu")), output, link=True)
+    spec = hybrid_spec(str(plan.retriever), priors, PriorOptions()) | {"search": {"beams": 10}}
+    write_retriever(compose(spec, Opening("cpu")), output, link=True)
 
 
 def _write_encoder(model: str, encoder: str) -> None:

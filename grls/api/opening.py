@@ -20,7 +20,7 @@ from grls.io.files import TemporaryFolder, refuse_unusable
 from grls.models.option_names import Device, PrecisionName
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.bm25_options import BM25Options, Variant
-from grls.retrieve.compose import fusion_of
+from grls.retrieve.compose import fusion_spec
 from grls.retrieve.fusion.retriever import Fusion, Method
 from grls.retrieve.hub_names import is_on_the_hub
 from grls.retrieve.registry import Opening
@@ -141,7 +141,7 @@ def fuse(
             "folder with grls.load(folder)."
         )
     fusion = Fusion(method=method, weights=None if weights is None else tuple(weights), **options)
-    return at_hand[0].composed("fuse", fusion_of([*map(member, searchers)], fusion, depth, length), output)
+    return at_hand[0].composed("fuse", fusion_spec([*map(member, searchers)], fusion, depth, length), output)
 
 
 def build_searcher(model: str, corpus: Any, folder: str | os.PathLike[str], building: Building) -> Searcher:

@@ -35,7 +35,7 @@ from grls.io.files import (
 )
 from grls.io.progress import counted
 from grls.retrieve.base import Description, Retriever, untuned_fingerprint
-from grls.retrieve.compose import compose, hops_of, hybrid_of, rescored_of, write
+from grls.retrieve.compose import compose, hops_spec, hybrid_spec, rescored_spec, write_retriever
 from grls.retrieve.hits import search_hits
 from grls.retrieve.hops.options import HopOptions, HopSteps
 from grls.retrieve.hub_names import CardOptions, is_hub_name
@@ -43,7 +43,7 @@ from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import PASSAGES, Rereading
-from grls.retrieve.spec import CHECKSUMS, MANIFEST, Member, Part, followed
+from grls.retrieve.spec import CHECKSUMS, MANIFEST, Component, Member, followed
 from grls.tune.options import TuneOptions
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Searcher:
         retriever: The retriever.
         folder: The folder that it was opened from; None: it is in memory alone.
         opening: The options of opening, for members that are named by their folders.
-        spec: See :class:`~grls.retrieve.spec.Part`.
+        spec: See :class:`~grls.retrieve.spec.Component`.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Searcher:
         opening: Opening | None = None,
         spec: dict[str, Any] | None = None,
     ):
-        self.part = Part(retriever, folder, spec)
+        self.component = Component(retriever, folder, spec)
         self.opening = opening or Opening()
         self.lock = RLock()
 
@@ -100,7 +100,7 @@ class Searcher:
     def __copy__(self) -> Self:
         """A searcher of its own over the same retriever."""
         copy = object.__new__(type(self))
-        Searcher.__init__(copy, self.retriever, self.part.given, self.opening, self.part.spec)
+        Searcher.__init__(copy, self.retriever, self.component.given, self.opening, self.component.spec)
         return copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -114,12 +114,12 @@ class Searcher:
     @property
     def retriever(self) -> Retriever:
         """The retriever."""
-        return self.part.retriever
+        return self.component.retriever
 
     @property
     def folder(self) -> Path | None:
         """The folder that it was opened from, or written to; None: it is in memory alone."""
-        return None if self.part.given is None else Path(self.part.given)
+        return None if self.component.given is None else Path(self.component.given)
 
     @property
     def corpus(self) -> Corpus:
@@ -130,13 +130,18 @@ class Searcher:
         """The system, the meaning of its scores, its options and members."""
         return self.retriever.describe()
 
+    def _placed(self) -> str | os.PathLike[str]:
+        """Its folder; one in memory is written to a temporary folder, which the caller holds."""
+        if self.component.given is not None:
+            return self.component.given
+        place = TemporaryFolder()
+        write_retriever(self.component, place, link=True)
+        return place
+
     @contextmanager
     def on_disk(self) -> Iterator[Path]:
         """The folder; of a searcher in memory a temporary one, until the block ends."""
-        place = self.part.given
-        if place is None:
-            place = TemporaryFolder()
-            write(self.part, place, link=True)
+        place = self._placed()
         with saying("this retriever", place):
             yield Path(place)
 
@@ -252,7 +257,9 @@ class Searcher:
             )
         pairs = zip(map(member, priors), weights or [1.0] * len(priors), strict=True)
         specs = [PriorSpec(prior, weight) for prior, weight in pairs]
-        return self.composed("with_priors", hybrid_of(self.part, specs, PriorOptions(**options)), output)
+        return self.composed(
+            "with_priors", hybrid_spec(self.component, specs, PriorOptions(**options)), output
+        )
 
     @checked_options(HopOptions)
     def hops(
@@ -274,7 +281,7 @@ class Searcher:
         Raises:
             ConfigError: An option cannot be used, or does not fit the retriever.
         """
-        spec = hops_of(self.part, HopOptions(max=max, steps=steps, **options))
+        spec = hops_spec(self.component, HopOptions(max=max, steps=steps, **options))
         return self.composed("hops", spec, output)
 
     @checked_options(Rereading)
@@ -290,7 +297,7 @@ class Searcher:
             ConfigError: The model is no cross-encoder, or an option cannot be used.
         """
         rereading = Rereading(**{"passages": PASSAGES, **options})
-        return self.composed("rescored", rescored_of(self.part, str(model), rereading), output)
+        return self.composed("rescored", rescored_spec(self.component, str(model), rereading), output)
 
     @checked_options(TuneOptions)
     def tune(self, queries: Any, gold: Any = None, **options: Any) -> Self:
@@ -322,10 +329,7 @@ class Searcher:
         passages = [gold_passages(query, joined.qrels) for query in joined.queries]
         own = passage_queries(joined.queries, joined.qrels, self.corpus)
         dev = DevQueries("the queries given", "dev", joined.queries, passages, self.corpus, own)
-        place = self.part.given
-        if place is None:
-            place = TemporaryFolder()
-            write(self.part, place, link=True)
+        place = self._placed()
         folder = followed(Path(place))
         if (folder / CHECKSUMS).is_file():
             raise ConfigError(
@@ -333,10 +337,10 @@ class Searcher:
                 "and tune that one, as in grls.load(retriever.save(FOLDER))."
             )
         with saying("this retriever", place):
-            tune_folder(folder, dev, grid, self.opening, untuned_fingerprint(self.part.single_step))
+            tune_folder(folder, dev, grid, self.opening, untuned_fingerprint(self.component.single_step))
         retriever = load_retriever(folder, self.opening)
         with self.lock:  # a running search keeps its retriever
-            self.part = Part(retriever, place, self.part.spec)
+            self.component = Component(retriever, place, self.component.spec)
         return self
 
     @checked
@@ -425,7 +429,7 @@ class Searcher:
             ConfigError: The folder holds something else, or a member of the retriever.
             WriteError: The disk is full, or the folder cannot be written.
         """
-        write(self.part, folder)
+        write_retriever(self.component, folder)
         return Path(folder)
 
     @checked_options(CardOptions)
@@ -460,13 +464,13 @@ class Searcher:
             refuse_unusable(output, MANIFEST)
         made = compose(spec, self.opening, call=call)
         if output is not None:
-            write(made, output, link=True)
+            write_retriever(made, output, link=True)
         return Searcher(made.retriever, output, self.opening, made.spec)
 
 
 def member(retriever: Searcher | str | Path) -> Member:
     """A member of a composite: a retriever at hand, or the name of one."""
-    return retriever.part if isinstance(retriever, Searcher) else str(retriever)
+    return retriever.component if isinstance(retriever, Searcher) else str(retriever)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from grls.io.files import named_lines, refuse_unusable, write_json
 from grls.io.progress import counted
 from grls.models.option_names import Similarity
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
-from grls.retrieve.compose import compose, fusion_of, hops_of, hybrid_of, rescored_of, write
+from grls.retrieve.compose import compose, fusion_spec, hops_spec, hybrid_spec, rescored_spec, write_retriever
 from grls.retrieve.fusion.retriever import Fusion
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
@@ -162,7 +162,7 @@ def make_hybrid(
                 f"--weights has {counted(len(weights), 'weight')}, and {named}: give one a prior."
             )
         specs = [replace(spec, weight=weight) for spec, weight in zip(specs, weights, strict=True)]
-    _write(output, hybrid_of(retriever, specs, hybrid), search)
+    _write(output, hybrid_spec(retriever, specs, hybrid), search)
 
 
 def make_hops(
@@ -176,7 +176,7 @@ def make_hops(
         hops: Options of the hops; ``--hops.steps`` may not be ``single``.
         search: Options of decoding; those that differ from their defaults are kept in the folder.
     """
-    _write(output, hops_of(retriever, hops), search)
+    _write(output, hops_spec(retriever, hops), search)
 
 
 def make_fusion(
@@ -199,7 +199,7 @@ def make_fusion(
             of the member, from 0, whose length it has.
         search: Options of decoding; those that differ from their defaults are kept in the folder.
     """
-    _write(output, fusion_of(members, fusion, depth, length), search)
+    _write(output, fusion_spec(members, fusion, depth, length), search)
 
 
 def make_rescored(
@@ -228,7 +228,7 @@ def make_rescored(
             folder.
         device: Where the cross-encoder is opened: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
-    _write(output, rescored_of(retriever, model, Rereading(passages, weight)), search, device)
+    _write(output, rescored_spec(retriever, model, Rereading(passages, weight)), search, device)
 
 
 def _write(output: str, spec: dict[str, Any], search: SearchOptions, device: str = "cpu") -> None:
@@ -236,7 +236,7 @@ def _write(output: str, spec: dict[str, Any], search: SearchOptions, device: str
     refuse_unusable(output, MANIFEST)
     stored = {"search": recorded(search)} if search != USUAL_SEARCH else {}
     made = compose(spec | stored, Opening(device))
-    write(made, output, link=True)
+    write_retriever(made, output, link=True)
     retriever = made.retriever
     described, passages = retriever.describe(), counted(len(retriever.corpus), "passage")
     label = described.name  # of most composed retrievers it names the kind already

@@ -34,7 +34,7 @@ from grls.fitting.splits import DEV
 from grls.io.files import atomic_file
 from grls.io.progress import counted, mean_load
 from grls.retrieve.base import Retriever
-from grls.retrieve.compose import compose, fusion_of, write
+from grls.retrieve.compose import compose, fusion_spec, write_retriever
 from grls.retrieve.fusion.retriever import Fusion, fuse_rankings, tune_weights
 from grls.retrieve.fusion.runs import RunFusion
 from grls.retrieve.hops.retriever import RankedHops
@@ -287,9 +287,9 @@ class FitCandidates:
             links = any(system.links for system in systems)
             system = System(" + ".join(parts), place, parts, models, weights=weights, links=links)
             folder = self.folder(place)
-            spec = fusion_of([*map(self.named, parts)], fusion, self.options.depth)
+            spec = fusion_spec([*map(self.named, parts)], fusion, self.options.depth)
             made = compose(spec, Opening(self.options.device))
-            write(made, folder, link=True)
+            write_retriever(made, folder, link=True)
             for _ in golds:
                 self.rank(system)
             fused.append(system)

@@ -48,7 +48,7 @@ from grls.models.text_encoder import passage_text
 from grls.retrieve.base import untuned_fingerprint
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build
-from grls.retrieve.compose import compose, hops_of, hybrid_of, write
+from grls.retrieve.compose import compose, hops_spec, hybrid_spec, write_retriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
@@ -276,9 +276,9 @@ class FitStages:
         def run(allowance: float | None) -> str | None:
             folder, found = self.candidates.member(name), None
             hops = HopOptions(steps="ranked", max=None if facts.unlabelled else most)
-            spec = hops_of(str(self.candidates.member(of)), hops)
+            spec = hops_spec(str(self.candidates.member(of)), hops)
             if facts.unlabelled:  # cut sentences have one passage each, and would choose one hop
-                write(compose(spec, Opening(self.options.device)), folder, link=True)
+                write_retriever(compose(spec, Opening(self.options.device)), folder, link=True)
             else:
                 tried: dict[str, Any] = {"hops": tuple(range(1, most + 1))}
                 tried |= {"hop_temperatures": _WORD_TEMPERATURES} if of == BM25 else {}
@@ -321,7 +321,7 @@ class FitStages:
         dev = DevQueries.read(self.candidates.data, drawn.split)
         opening = Opening(self.options.device, self.candidates.precision)
         made = compose(spec, replace(opening, hop_by_hop=False))
-        write(made, folder, link=True)
+        write_retriever(made, folder, link=True)
         fingerprint = untuned_fingerprint(made.retriever)
         grid, found = TuneOptions(k=self.options.k, **tried), dict[Any, Any]()
         tune = partial(tune_folder, folder, dev, grid, opening, fingerprint, memory=found)
@@ -572,7 +572,7 @@ class FitStages:
     def _hybrid(self, allowance: float | None) -> None:
         folder, hops, priors = self.candidates.member("hybrid"), self._writer_hops, [*self._teachers, BM25]
         named = [PriorSpec(self.candidates.named(name)) for name in priors]
-        spec = hybrid_of(str(self.candidates.member("generator")), named, PriorOptions())
+        spec = hybrid_spec(str(self.candidates.member("generator")), named, PriorOptions())
         spec["search"] = recorded(self._searched)
         tried: dict[str, Any] = {"rescore_passages": RESCORED} if self.facts.short else {}
         if hops > 1:

@@ -3,8 +3,8 @@
 ``base`` is the protocol and the capabilities beyond it, ``queries`` handles queries and filters for all
 kinds, ``hits`` gives the hits of a search by any of them. ``registry`` lists the kinds and opens a folder of
 any kind; ``build`` builds a folder from a model and a corpus. ``spec`` is the content of ``grls.json`` in a
-folder, with its checksums; ``options`` are those that any kind may store there. ``compose`` makes composites
-in memory, and writes retrievers with their members.
+folder, with its checksums; ``options`` are those that any kind may store there. ``compose`` makes
+composites in memory, and writes retrievers with their members.
 
 ``bm25`` looks words up (``bm25_options``: its options). ``dense``, ``sparse`` and ``multi_vector`` compare
 encoded texts; ``encoded`` is what these three share. ``generative/`` decodes passages, ``hybrid/`` adds

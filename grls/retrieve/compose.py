@@ -2,11 +2,12 @@
 
 A specification says what a composite is made of, and :func:`compose` opens it::
 
-    hops = compose(hops_of(Part(dense), HopOptions(steps="ranked")))
+    hops = compose(hops_spec(Component(dense), HopOptions(steps="ranked")))
     hops.retriever.retrieve(["where was the director born?"], 5)
-    write(hops, "runs/hops")
+    write_retriever(hops, "runs/hops")
 
-A member is a :class:`~grls.retrieve.spec.Part`, the path of a folder, or ``bm25`` over the corpus at hand.
+A member is a :class:`~grls.retrieve.spec.Component`, the path of a folder, or ``bm25`` over the corpus at
+hand.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from copy import deepcopy
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from grls.data.corpus import corpus_file
 from grls.data.inputs.tables import json_value
@@ -31,8 +32,8 @@ from grls.retrieve.spec import (
     CHECKSUMS,
     FORMAT,
     MANIFEST,
+    Component,
     Member,
-    Part,
     folder_name,
     followed,
     is_retriever,
@@ -55,7 +56,7 @@ MEMBERS = "members"
 """The folder of the members in a self-contained copy."""
 
 
-def hybrid_of(generator: Member, priors: Sequence[PriorSpec], options: PriorOptions) -> dict[str, Any]:
+def hybrid_spec(generator: Member, priors: Sequence[PriorSpec], options: PriorOptions) -> dict[str, Any]:
     """A generator with priors that look ahead."""
     if not priors and not options.empty_weight:
         raise ConfigError("no prior is given: name a retriever that looks ahead, or set empty_weight.")
@@ -63,12 +64,12 @@ def hybrid_of(generator: Member, priors: Sequence[PriorSpec], options: PriorOpti
     return {"kind": "hybrid", "generator": generator, "priors": named, **recorded(options)}
 
 
-def hops_of(retriever: Member, hops: HopOptions) -> dict[str, Any]:
+def hops_spec(retriever: Member, hops: HopOptions) -> dict[str, Any]:
     """A retriever that retrieves hop by hop with another one."""
     return {"kind": "hops", "retriever": retriever, "hops": recorded(hops)}
 
 
-def fusion_of(
+def fusion_spec(
     members: Sequence[Member], fusion: Fusion, depth: int | None = None, length: str | int = "mean"
 ) -> dict[str, Any]:
     """A fusion of several retrievers over one corpus."""
@@ -77,7 +78,7 @@ def fusion_of(
     return spec | ({} if length == "mean" else {"length": length})
 
 
-def rescored_of(retriever: Member, model: str, rereading: Rereading) -> dict[str, Any]:
+def rescored_spec(retriever: Member, model: str, rereading: Rereading) -> dict[str, Any]:
     """A retriever whose best passages a cross-encoder, a folder or hub name, rescores."""
     refuse_missing_folder(model)
     path = Path(model).expanduser()
@@ -88,7 +89,7 @@ def rescored_of(retriever: Member, model: str, rereading: Rereading) -> dict[str
     }  # fmt: skip
 
 
-def compose(spec: dict[str, Any], opening: Opening | None = None, call: str = "") -> Part:
+def compose(spec: dict[str, Any], opening: Opening | None = None, call: str = "") -> Component:
     """The composite of a specification, in memory.
 
     Members at hand are used as they are, and those that are named by their folders are opened. Errors begin
@@ -106,7 +107,7 @@ def compose(spec: dict[str, Any], opening: Opening | None = None, call: str = ""
         raise type(error)(f"{call}: {text}" if call else text) from error
     if hasattr(retriever, "sums"):
         complete |= retriever.sums()
-    return Part(retriever, None, {"format": FORMAT, **_with_full_paths(complete)})
+    return Component(retriever, None, {"format": FORMAT, **_with_full_paths(complete)})
 
 
 def _with_full_paths(spec: dict[str, Any]) -> dict[str, Any]:
@@ -118,7 +119,9 @@ def _with_full_paths(spec: dict[str, Any]) -> dict[str, Any]:
     return spec
 
 
-def write(retriever: Part | str | Path, output: str | os.PathLike[str], link: bool = False) -> None:
+def write_retriever(
+    retriever: Component | str | Path, output: str | os.PathLike[str], link: bool = False
+) -> None:
     """Write a retriever to a folder, atomically, with its members inside.
 
     Args:
@@ -127,19 +130,21 @@ def write(retriever: Part | str | Path, output: str | os.PathLike[str], link: bo
         link: Name the folders of members that outlive the written one, instead of copying them.
     """
     root = retriever
-    if not isinstance(root, Part) or root.folder is not None:
-        root = followed(root.folder if isinstance(root, Part) else root)
+    if isinstance(root, Component) and root.folder is not None:
+        root = root.folder
+    if not isinstance(root, Component):
+        root = followed(root)
         read_spec(root)
     place = Path(output)
     refuse_foreign(place, MANIFEST)
     with atomic_folder(place, MANIFEST) as new:
-        write_into(new, root, place, link)
+        write_retriever_into(new, root, place, link)
 
 
-def write_into(
-    new: Path, root: Part | Path, output: str | Path, link: bool = False
-) -> dict[Part | Path, str]:
-    """:func:`write` into an empty folder.
+def write_retriever_into(
+    new: Path, root: Component | Path, output: str | Path, link: bool = False
+) -> dict[Component | Path, str]:
+    """:func:`write_retriever` into an empty folder.
 
     Each folder that the retriever names is copied once, into ``members/NAME``. Models that are named by
     their hub names stay named.
@@ -148,7 +153,7 @@ def write_into(
         new: The empty folder.
         root: The retriever in memory, or its folder, which is no link.
         output: The final path.
-        link: See :func:`write`.
+        link: See :func:`write_retriever`.
 
     Returns:
         The folders that are copied -> the paths of their copies in ``new``.
@@ -158,16 +163,21 @@ def write_into(
         root = root.resolve()
         if output in root.parents:
             raise ConfigError(f"{output} holds {root}, which would be lost: choose another place.")
-    copies: dict[Part | Path, str] = {root: "."}
+    copies: dict[Component | Path, str] = {root: "."}
 
-    def copy(source: Part | Path, target: str) -> None:
+    def copy(source: Component | Path, target: str) -> None:
         """Copy a retriever, with all members."""
         if isinstance(source, Path):
             _copy_files(source, new / target)
             spec = read_spec(source)
             refuse_broken_seal(source)
         elif source.spec is None:
-            cast(Any, source.retriever).save_pretrained(new / target)
+            if not hasattr(source.retriever, "save_pretrained"):
+                raise ConfigError(
+                    f"a retriever of kind {source.retriever.kind!r} in memory cannot be written: it has no "
+                    "save_pretrained(folder), and is not made by a call of a searcher."
+                )
+            source.retriever.save_pretrained(new / target)
             return
         else:
             (new / target).mkdir(parents=True, exist_ok=True)
@@ -177,19 +187,18 @@ def write_into(
             moved["sha256"] = own_sum(moved)
         write_manifest(new / target, json.loads(json.dumps(moved, default=json_value)))
 
-    def with_copies(spec: dict[str, Any], source: Part | Path, target: str) -> dict[str, Any]:
+    def with_copies(spec: dict[str, Any], source: Component | Path, target: str) -> dict[str, Any]:
         """A specification whose paths lead to the copies."""
         moved = deepcopy(spec)
         for holder, key in member_keys(moved):
             member = holder[key]
             if isinstance(member, dict):
                 holder[key] = with_copies(member, source, target)
-            elif isinstance(member, Part) and member.folder is None:
+            elif isinstance(member, Component) and member.folder is None:
                 holder[key] = relative(new / copied(member), new / target)
             elif (path := path_of(member, source)) is not None:
                 real = path.resolve()
-                inside = isinstance(source, Path) and real.is_relative_to(source)
-                if inside and not real.is_relative_to(source / MEMBERS) and not is_retriever(real):
+                if isinstance(source, Path) and is_file_of(real, source):
                     continue  # it is copied with the files of the folder
                 if link and (is_temporary(output) or not is_temporary(real)):
                     refuse_lost(real)
@@ -198,9 +207,13 @@ def write_into(
                     holder[key] = relative(new / copied(path), new / target)
         return moved
 
-    def path_of(member: Any, source: Part | Path) -> Path | None:
+    def is_file_of(path: Path, folder: Path) -> bool:
+        inside = path.is_relative_to(folder) and not path.is_relative_to(folder / MEMBERS)
+        return inside and not is_retriever(path)
+
+    def path_of(member: Any, source: Component | Path) -> Path | None:
         """The path of a member; None: it is the name of a model, or ``bm25``."""
-        if isinstance(member, Part):
+        if isinstance(member, Component):
             return member.folder
         path = member_path(member, source if isinstance(source, Path) else Path("/"))
         return path if path.exists() else None
@@ -212,7 +225,7 @@ def write_into(
                 "another place."
             )
 
-    def copied(place: Part | Path) -> str:
+    def copied(place: Component | Path) -> str:
         """The path of the copy of a retriever, model or corpus, which is copied once."""
         source = followed(place).resolve() if isinstance(place, Path) else place
         if source in copies:
@@ -226,7 +239,7 @@ def write_into(
             number += 1
             target = f"{MEMBERS}/{name}-{number}"
         copies[source] = target
-        if isinstance(source, Part) or is_retriever(source):
+        if isinstance(source, Component) or is_retriever(source):
             copy(source, target)
         elif corpus_file(source).is_file():  # of a data set, the corpus alone
             (new / target).mkdir(parents=True)

@@ -23,7 +23,7 @@ from grls.errors import ConfigError, DataError
 from grls.io.files import NEW, read_json, temporary
 from grls.io.progress import counted
 from grls.retrieve.base import Retriever
-from grls.retrieve.compose import write
+from grls.retrieve.compose import write_retriever
 from grls.retrieve.hub_names import CardOptions
 from grls.retrieve.spec import (
     MANIFEST,
@@ -48,7 +48,7 @@ def upload(folder: str | Path, repository: str, private: bool = False, card: str
         card: The model card; None: the ``README.md`` of the folder, if there is one.
     """
     with temporary(Path(tempfile.gettempdir()) / "grls-upload") as scratch:
-        write(folder, scratch / NEW)
+        write_retriever(folder, scratch / NEW)
         if card is not None:
             (scratch / NEW / CARD).write_text(card, encoding="utf-8")
         write_checksums(scratch / NEW)

@@ -25,8 +25,8 @@ from grls.retrieve.spec import (
     LINK,
     MANIFEST,
     TIME,
+    Component,
     Member,
-    Part,
     followed,
     from_record,
     is_retriever,
@@ -36,7 +36,6 @@ from grls.retrieve.spec import (
     read_spec,
     recorded,
     refuse_broken_seal,
-    write_spec,
 )
 
 if TYPE_CHECKING:
@@ -124,8 +123,7 @@ class Openable(Protocol):
     - ``folders``: fields of its specification that name folders, such as ``priors.*.retriever`` (``*``: every
       element of a list);
     - ``tuned_by``: the steps of ``grls tune``, each as ``module:name`` of a ``grls.tune.step.Step``;
-    - ``sums()``: further fields of the file that is written of a composite, by which it knows again what it
-      names.
+    - ``sums()``: further fields of the ``grls.json`` of a composite, by which what it names is known.
 
     Folders that several members of a composite name are opened once (:attr:`Opening.opened`) where the class
     has two methods:
@@ -277,10 +275,6 @@ def open_spec(folder: Path, spec: dict[str, Any], opening: Opening, member: bool
         raise DataError(f"hops: {worded(error.text, in_python)}", file) from error
 
 
-def write_composite(folder: str | Path, kind: str, content: Mapping[str, Any], corpus: Corpus) -> None:
-    write_spec(folder, kind, with_languages({"kind": kind, **content}, Path(folder), corpus))
-
-
 def with_languages(spec: dict[str, Any], folder: Path, corpus: Corpus | None = None) -> dict[str, Any]:
     """A specification in which every embedded BM25 stores its analyzer, so that opening guesses nothing.
 
@@ -305,7 +299,7 @@ def open_member(member: Member, folder: Path, field: str, opening: Opening) -> R
 
     The options of search of the call apply to the member; its stored ``search`` replaces their defaults.
     """
-    if isinstance(member, Part):
+    if isinstance(member, Component):
         return member.retriever if opening.hop_by_hop else member.single_step
     file = folder / MANIFEST
     if next(opening.numbers) >= _MOST:

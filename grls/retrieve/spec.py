@@ -64,7 +64,7 @@ _ADDRESS = re.compile(r"(?:https?:/+[^/]+|hub:)(?:/*([^/]+/[^/]+))?")
 Options = TypeVar("Options")
 
 
-class Part:
+class Component:
     """A retriever at hand, as a member of a composite in memory.
 
     Args:
@@ -84,7 +84,7 @@ class Part:
         self.retriever, self.given, self.spec = retriever, given, spec
         self.folder = None if given is None else Path(given).absolute()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Part:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Component:
         return self  # of a specification that is copied
 
     @property
@@ -99,7 +99,7 @@ class Part:
         return self.retriever if spec.get("kind", "hops") == "hops" else single_steps(self.retriever)
 
 
-Member = str | dict[str, Any] | Part
+Member = str | dict[str, Any] | Component
 """The path of a retriever folder, an embedded specification, or, in memory, a retriever at hand."""
 
 
@@ -208,7 +208,7 @@ def is_retriever(folder: Path) -> bool:
 
 
 def write_spec(folder: str | Path, kind: str, content: Mapping[str, Any]) -> None:
-    """Write the folder of a composite retriever, atomically; an earlier one there is replaced."""
+    """Write the folder of a composite as it is given, without opening it; an earlier one is replaced."""
     refuse_own_members(folder, content)
     with atomic_folder(folder, MANIFEST) as new:
         write_manifest(new, {"format": FORMAT, "kind": kind, **content})
@@ -335,11 +335,6 @@ def relative(path: str | Path, folder: str | Path) -> str:
 def member_path(name: str, folder: Path) -> Path:
     """The folder need not exist yet."""
     return folder / name if folder.is_dir() else Path(os.path.normpath(folder / name))
-
-
-def named_from(folder: str | Path, member: str | Path | Mapping[str, Any]) -> Member:
-    """A member as ``grls.json`` holds it: the path of its folder, or its specification."""
-    return dict(member) if isinstance(member, Mapping) else relative(member, folder)
 
 
 def member_slots(spec: Any, path: list[str]) -> Iterator[tuple[Any, Any]]:

@@ -23,7 +23,7 @@ from grls.index.array import verifying
 from grls.io.files import atomic_folder, refuse_foreign
 from grls.io.recipes import list_texts
 from grls.io.work import alone_in
-from grls.retrieve.compose import MEMBERS, write_into
+from grls.retrieve.compose import MEMBERS, write_retriever_into
 from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import Opening, class_of, load_retriever, member_keys
 from grls.retrieve.spec import (
@@ -112,7 +112,7 @@ def update_folder(folder: str | Path, output: str | Path | None, changes: Change
     ):
         if hasattr(_class(root), "update") and not any(_members(read_spec(root))):
             return _update_own_form(root, new, changes)
-        copies = {new / path: source for source, path in write_into(new, root, final).items()}
+        copies = {new / path: source for source, path in write_retriever_into(new, root, final).items()}
         try:
             _update_copy([*copies], replace(changes, merge=True))
             return ChangedCount(len(load_retriever(new, Opening("cpu")).corpus))

@@ -15,7 +15,7 @@ from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.retrieve.build import Building, build
-from grls.retrieve.compose import write
+from grls.retrieve.compose import write_retriever
 from grls.retrieve.registry import KINDS as KINDS_KNOWN
 from grls.retrieve.registry import class_of
 from grls.retrieve.spec import read_spec, update_spec, write_link
@@ -145,13 +145,15 @@ def test_what_would_be_lost_is_refused(kinds: Path, tmp_path: Path) -> None:
         (lambda: hops.save(tmp_path / "file"), "is a file"),
         (lambda: hops.save(tmp_path / "dense"), "a member of the retriever"),
         (lambda: packed.save(tmp_path / "packed"), "would be lost"),
+        (lambda: packed.hops(2, output=tmp_path / "packed"), "a member of the retriever, which would be"),
+        (lambda: packed.hops(2, output=packed.folder), "a member of the retriever, which would be lost"),
     ):
         before = sorted(tmp_path.rglob("*"))
         raises(GrlsError, said, call)
         assert sorted(tmp_path.rglob("*")) == before
-    raises(DataError, "no retriever here", write, tmp_path / "notes", tmp_path / "made")
+    raises(DataError, "no retriever here", write_retriever, tmp_path / "notes", tmp_path / "made")
     with pytest.raises(ConfigError):
-        write(tmp_path / "dense", tmp_path)
+        write_retriever(tmp_path / "dense", tmp_path)
 
 
 def test_what_a_multi_vector_retriever_reads_first_is_a_member(kinds: Path, tmp_path: Path) -> None:

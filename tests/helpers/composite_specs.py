@@ -13,7 +13,7 @@ from grls.data.corpus import Corpus
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.base import Retriever
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.compose import compose, write
+from grls.retrieve.compose import compose, write_retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.registry import Opening, member_keys
 from grls.retrieve.spec import member_path
@@ -76,9 +76,14 @@ def written(folder: Path, spec: dict[str, Any]) -> Path:
 def create(folder: Path, kind: str, content: dict[str, Any], opening: Opening | None = None) -> Retriever:
     """Write a composite whose members' paths are relative to its folder, and return the retriever."""
     spec = deepcopy({"kind": kind, **content})
-    for holder, key in member_keys(spec):
-        if isinstance(holder[key], str) and (path := member_path(holder[key], folder)).exists():
-            holder[key] = str(path)
+    specs = [spec]
+    for one in specs:
+        for holder, key in member_keys(one):
+            member = holder[key]
+            if isinstance(member, dict):
+                specs.append(member)
+            elif (path := member_path(member, folder)).exists():
+                holder[key] = str(path)
     made = compose(spec, opening)
-    write(made, folder, link=True)
+    write_retriever(made, folder, link=True)
     return made.retriever

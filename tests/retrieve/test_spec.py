@@ -19,7 +19,6 @@ from grls.retrieve.options import merged, stored_options, stored_search
 from grls.retrieve.spec import (
     check_fields,
     from_record,
-    named_from,
     own_sum,
     read_spec,
     recorded,
@@ -176,9 +175,8 @@ def test_an_option_that_cannot_be_is_named(record: Any, says: str) -> None:
     raises(DataError, rf"grls\.json: {says}", from_record, Outer, record, FILE, "x")
 
 
-def test_members_stand_by_their_relative_path_or_whole(tmp_path: Path) -> None:
-    assert named_from(tmp_path / "a" / "r", tmp_path / "b" / "m") == "../../b/m"
-    assert named_from(tmp_path / "r", {"kind": "bm25"}) == {"kind": "bm25"}
+def test_members_stand_by_their_relative_path(tmp_path: Path) -> None:
+    assert relative(tmp_path / "b" / "m", tmp_path / "a" / "r") == "../../b/m"
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     assert relative(tmp_path / "link" / "m", tmp_path / "link") == "m"

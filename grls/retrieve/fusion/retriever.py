@@ -40,8 +40,8 @@ from grls.io.recipes import rare
 from grls.retrieve.base import Description, FindsChains, Retriever
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.queries import queries_of
-from grls.retrieve.registry import BM25, Opening, open_member, write_composite
-from grls.retrieve.spec import MANIFEST, Member, check_fields, from_fields, named_from, recorded
+from grls.retrieve.registry import BM25, Opening, open_member
+from grls.retrieve.spec import MANIFEST, Member, check_fields, from_fields, recorded
 
 Length = Literal["mean", "min", "max"] | int
 """Length of a fused chain: from the members' lengths (a half is rounded up), or that of member n, from 0."""
@@ -251,11 +251,6 @@ class _Fused:
                     f"({counted(len(member.corpus), 'passage')}); make both from the same file."
                 )
         self.fusion.weights_of(len(members))
-
-    def save_pretrained(self, folder: str | Path, members: Sequence[str | Path | dict[str, Any]]) -> None:
-        """Write a folder that names those of the members, or embeds their specifications."""
-        named = {"members": [named_from(folder, member) for member in members]}
-        write_composite(folder, self.kind, named | recorded(self.fusion) | self.own, self.corpus)
 
     def describe(self) -> Description:
         members = [member.describe() for member in self.members]

@@ -44,8 +44,8 @@ from grls.retrieve.hops.options import UNLABELLED, HopOptions
 from grls.retrieve.hops.search import HopSearch, Memory
 from grls.retrieve.hops.stop import StopRule, scores_done, stop_rule
 from grls.retrieve.queries import check_counts, queries_of
-from grls.retrieve.registry import Opening, open_member, write_composite
-from grls.retrieve.spec import MANIFEST, check_fields, from_record, named_from, recorded
+from grls.retrieve.registry import Opening, open_member
+from grls.retrieve.spec import MANIFEST, check_fields, from_record
 
 _HITS = 20
 """Number of hits in the first ranked hop, which share its probability; each further hop has one more."""
@@ -175,11 +175,6 @@ class HopsRetriever(_HopByHop):
     @classmethod
     def over(cls, retriever: Retriever, hops: HopOptions) -> Retriever:
         return hop_by_hop(retriever, hops)
-
-    def save_pretrained(self, folder: str | Path, retriever: str | Path | dict[str, Any]) -> None:
-        """Write a folder that names the one of the retriever, or embeds its specification."""
-        content = {"retriever": named_from(folder, retriever), "hops": recorded(self.hops)}
-        write_composite(folder, self.kind, content, self.corpus)
 
     def describe(self) -> Description:
         single = self.retriever.describe()

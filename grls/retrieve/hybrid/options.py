@@ -20,7 +20,7 @@ class PriorSpec:
     Args:
         retriever: A retriever over the same corpus that scores all passages: a folder (of a bi-encoder, a
             sparse or a multi-vector encoder), ``bm25``, an embedded specification, or a
-            :class:`~grls.retrieve.spec.Part`.
+            :class:`~grls.retrieve.spec.Component`.
         weight: Weight of the prior beside the generator (w); a negative weight subtracts the prior.
         temperature: Temperature by which the prior's scores are divided (T); null: 0.05 for a bi-encoder of
             unit vectors, 1 for other bi-encoders, 2 for BM25.

@@ -31,8 +31,7 @@ from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
-from grls.errors import ConfigError, DataError
-from grls.io.progress import counted
+from grls.errors import DataError
 from grls.retrieve.base import ChainToContinue, Description, HopHits, NextHop
 from grls.retrieve.generative.plans import DecodesPlans
 from grls.retrieve.generative.retriever import GenerativeRetriever, as_generator
@@ -46,8 +45,8 @@ from grls.retrieve.hybrid.priors import (
     prior_of,
 )
 from grls.retrieve.queries import check_counts, evidence_numbers, queries_of
-from grls.retrieve.registry import Opening, open_member, write_composite
-from grls.retrieve.spec import MANIFEST, check_fields, from_fields, from_record, named_from, recorded
+from grls.retrieve.registry import Opening, open_member
+from grls.retrieve.spec import MANIFEST, check_fields, from_fields, from_record
 
 
 @dataclass(frozen=True)
@@ -127,30 +126,6 @@ class HybridRetriever(DecodesPlans):
         if options.empty_weight:
             weighed.append(WeightedSource(EmptyPromptPrior(generator), -options.empty_weight))
         return cls(generator, weighed, options.done_share, options.normalized)
-
-    def save_pretrained(
-        self,
-        folder: str | Path,
-        generator: str | Path | dict[str, Any],
-        priors: Sequence[str | Path | dict[str, Any]],
-    ) -> None:
-        """Write a folder that names the folders of the members, or embeds their specifications.
-
-        The prior of an empty prompt has none.
-        """
-        members, empty = self._members
-        if len(members) != len(priors):
-            raise ConfigError(
-                f"{counted(len(priors), 'folder')} for {counted(len(members), 'prior')}: give one for each "
-                "prior."
-            )
-        named = [
-            recorded(PriorSpec(named_from(folder, member), prior.weight, prior.temperature))
-            for member, prior in zip(priors, members, strict=True)
-        ]
-        options = recorded(PriorOptions(empty, self.done_share, self.normalized))
-        content = {"generator": named_from(folder, generator), "priors": named, **options}
-        write_composite(folder, self.kind, content, self.corpus)
 
     @property
     def corpus(self) -> Corpus:

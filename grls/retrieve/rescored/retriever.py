@@ -27,12 +27,11 @@ from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Filter
 from grls.data.inputs.arguments import Count, checked
 from grls.data.types import RANKINGS, Hit, Passage, Query
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.errors import DataError, MismatchError
 from grls.index.array import chosen_verify
 from grls.io.files import atomic_folder
 from grls.io.progress import Progress, counted
 from grls.models.cross_encoder import PairScorer
-from grls.models.load.opening import refuse_missing_folder
 from grls.models.sentence_model import library_type
 from grls.models.text_encoder import passage_text
 from grls.retrieve.base import (
@@ -52,7 +51,7 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building
 from grls.retrieve.hops.finders import found_after, hits_and_done
 from grls.retrieve.queries import check_counts, queries_of
-from grls.retrieve.registry import BM25, Opening, open_member, with_languages
+from grls.retrieve.registry import BM25, Opening, open_member
 from grls.retrieve.rescored.options import PASSAGES, Rereading
 from grls.retrieve.spec import (
     FORMAT,
@@ -60,11 +59,8 @@ from grls.retrieve.spec import (
     check_fields,
     from_fields,
     member_path,
-    named_from,
     passages_record,
     recorded,
-    refuse_own_members,
-    relative,
     write_manifest,
 )
 
@@ -156,39 +152,19 @@ class RescoredRetriever:
     def build(cls, model: str, corpus: str, building: Building) -> str:
         """Build a folder that rescores the passages of BM25."""
         building.refuse_unused("a cross-encoder", _UNUSED)
-        encoder = PairScorer.load(model, building.device)
-        passages = Corpus.read(corpus)
+        encoder, passages = PairScorer.load(model, building.device), Corpus.read(corpus)
         words = BM25Retriever(passages)
-        first = {"kind": BM25, "analyzer": recorded(words.analyzer)}
+        first = {"kind": BM25, "analyzer": recorded(words.analyzer), **passages_record(passages)}
         retriever = cls(words, encoder, Rereading(PASSAGES))
-        retriever._save(building.output, {"retriever": first, "model": MODEL}, passages)
+        spec = {"kind": cls.kind, "retriever": first, "model": MODEL, **recorded(retriever.rereading)}
+        with atomic_folder(building.output, MANIFEST) as new:
+            (new / MODEL).mkdir()
+            encoder.write(new / MODEL)
+            passages.write(corpus_file(new))
+            write_manifest(new, {"format": FORMAT, **spec, **retriever.sums()})
         return (
             f"{building.output}: {counted(len(passages), 'passage')}, the first {PASSAGES} of BM25 are read"
         )
-
-    def save_pretrained(
-        self, folder: str | Path, retriever: str | Path | dict[str, Any], model: str | None = None
-    ) -> None:
-        """Write a folder, atomically; an earlier one there is replaced.
-
-        ``retriever`` is the folder of the first retriever, or its specification, to be embedded; ``model``
-        names the cross-encoder (None: a copy is written).
-        """
-        named = MODEL if model is None else named_model(model, folder)
-        self._save(folder, {"retriever": named_from(folder, retriever), "model": named})
-
-    def _save(self, folder: str | Path, members: dict[str, Any], corpus: Corpus | None = None) -> None:
-        members = with_languages({"kind": self.kind, **members}, Path(folder), self.corpus)
-        content = {**members, **recorded(self.rereading), "fingerprint": self.encoder.fingerprint()}
-        refuse_own_members(folder, content)
-        with atomic_folder(folder, MANIFEST) as new:
-            if members["model"] == MODEL:
-                (new / MODEL).mkdir()
-                self.encoder.write(new / MODEL)
-            if corpus is not None:
-                corpus.write(corpus_file(new))
-                content["retriever"] = {**content["retriever"], **passages_record(corpus)}
-            write_manifest(new, {"format": FORMAT, **content})
 
     @property
     def corpus(self) -> Corpus:
@@ -363,21 +339,6 @@ def first_hop(
     numbers = [retriever.corpus.numbers([passage.id for passage in passages]) for passages in evidence]
     live = [ChainToContinue(n, tuple(cast("list[int]", row)), ()) for n, row in enumerate(numbers)]
     return hits_and_done(retriever.next_hop(queries, allow)(live, 0, k + 1), retriever, k)
-
-
-def named_model(model: str, folder: str | Path) -> str:
-    """A cross-encoder as ``grls.json`` holds it: the path of its own folder, or its hub name."""
-    refuse_missing_folder(model)
-    path = Path(model).expanduser()
-    if not path.is_dir():
-        return model
-    name = relative(path, folder)
-    if not name.startswith(".."):
-        raise ConfigError(
-            f"{folder} is written as a whole, and the model {Path(folder) / name} would be lost: choose "
-            "another folder, or move the model out of it."
-        )
-    return name
 
 
 def rank_again(hits: Sequence[Hit], logits: Sequence[float], weight: float | None) -> list[Hit]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from composite_specs import create
 from cross_encoders import cross_encoder
 from failing import raises
 from sentence_transformers import CrossEncoder
@@ -31,7 +32,7 @@ from grls.retrieve.hops.stop import stop_rule
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import RescoredHops, RescoredRetriever, over, rank_again
-from grls.retrieve.spec import read_spec, update_spec
+from grls.retrieve.spec import read_spec, relative, update_spec
 
 ASKED = queries()[::3]
 ROOT = Path(__file__).parents[3]
@@ -108,9 +109,13 @@ def test_equal_scores_go_in_the_first_retrievers_order() -> None:
 def saved(
     data: Path, dense: Path, model: Path, folder: Path, weight: float | None = 0.5
 ) -> RescoredRetriever:
-    made = over(load_retriever(dense, CPU), PairScorer.load(str(model), "cpu"), Rereading(4, weight))
-    made.save_pretrained(folder, dense)
-    return made
+    spec = {"retriever": str(dense), "model": str(model), "passages": 4, "weight": weight}
+    create(folder, "rescored", {name: value for name, value in spec.items() if value is not None}, CPU)
+    shutil.copytree(model, folder / "model")
+    update_spec(folder, {"model": "model"})
+    opened = load_retriever(folder, CPU)
+    assert isinstance(opened, RescoredRetriever)
+    return opened
 
 
 def test_a_folder_opens_as_it_was_saved_and_moves(
@@ -141,9 +146,10 @@ def test_the_model_may_be_named_and_the_first_retriever_embedded(
     shutil.copytree(model, tmp_path / "models" / "m")
     made = RescoredRetriever(BM25Retriever(Corpus.read(data)), scorer, Rereading(3))
     spec = {"kind": "bm25", "corpus": str(data)}
-    made.save_pretrained(tmp_path / "r", spec, str(tmp_path / "models" / "m"))
+    named = {"retriever": spec, "model": str(tmp_path / "models" / "m"), "passages": 3}
+    create(tmp_path / "r", "rescored", named, CPU)
     stored = read_spec(tmp_path / "r")
-    first = spec | {"analyzer": {"language": "en"}}
+    first = spec | {"corpus": relative(data, tmp_path / "r"), "analyzer": {"language": "en"}}
     assert (stored["model"], stored["retriever"]) == ("../models/m", first)
     assert "weight" not in stored
     opened = load_retriever(tmp_path / "r", CPU)
