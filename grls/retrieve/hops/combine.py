@@ -356,7 +356,7 @@ def expected_f1(chains: Sequence[Chain]) -> Chain:
         log-probabilities as scores; the score of the chain is the log of the expected F1. The chain is
         ``done`` if the chains that are done have half of the probability or more. Among equal sets the
         smallest wins, with passages of likelier chains first. An empty set has no F1, as in
-        :mod:`grls.evaluation.metrics.set_f1`; where all sets are empty, the likeliest chain is returned.
+        :func:`grls.evaluation.metrics.set_f1`; where all sets are empty, the likeliest chain is returned.
     """
     if not chains:
         raise ValueError("expected at least one chain.")
