@@ -1,7 +1,7 @@
 """Compares systems on the same queries: means, differences to a baseline with p values, time a query.
 
 A system is a searcher, or anything else with ``search(texts, k)``. Recall (``R@5``) is ours
-(:mod:`grls.evaluation.metrics.sequence_recall`), the other measures are by ``ir_measures``; both are as in
+(:func:`grls.evaluation.metrics.sequence_recall`), the other measures are by ``ir_measures``; both are as in
 ``grls evaluate``. The table: :mod:`grls.report.systems`, as of ``grls experiment``.
 """
 

@@ -12,10 +12,11 @@ from grls.data.dataset import gold_passages, read_qrels, read_queries
 from grls.data.inputs.tables import id_list
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError
-from grls.explain.asks import candidates_listed, explainable, hops_of
+from grls.explain.asks import explainable, hops_of
 from grls.explain.explain import Explainer, Explanation
+from grls.explain.options import TEXT_ALONE, candidates_listed
 from grls.explain.standing import GoldStanding, in_ranking, standing_parts, standings
-from grls.explain.text import TEXT_ALONE, Part, explanation_parts, parts_text
+from grls.explain.text import Part, explanation_parts, parts_text
 from grls.retrieve.base import Retriever, WrapsSingleSteps, single_steps
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.hops.stop import stop_of_hop

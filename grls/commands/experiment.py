@@ -89,8 +89,7 @@ def experiment_command(
     from grls.data.perturbed import PERTURBATIONS
     from grls.evaluation.measures import cutoff, measure_names
     from grls.evaluation.metrics import KS
-    from grls.report.blocks import refuse_untold, score_runs
-    from grls.report.runs import load_groups
+    from grls.report.runs import load_groups, refuse_untold
     from grls.report.systems import read_quoted, systems_table
 
     names = measure_names(MEASURES if measures is None else measures)
@@ -127,8 +126,7 @@ def experiment_command(
             labels |= {file: label} if label else {}
     ks = sorted({*KS, *(cutoff(name) for name in names if name.startswith("R@"))})
     standard = [name for name in names if not name.startswith(("R@", "complete@"))]
-    loaded = load_groups([file for file, _ in files], data, split, labels)
-    groups = [score_runs(group, ks, standard) for group in loaded]
+    groups = load_groups([file for file, _ in files], data, split, labels, ks, standard)
     refuse_untold(groups, [] if measures is None else names)
     label_of = {run.run.path: run.label for group in groups for run in group.runs}
     by_label = {label_of[file]: name or label_of[file] for file, name in files}

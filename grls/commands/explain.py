@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from grls.errors import ConfigError, DataError
-from grls.explain.options import USUAL_CASE, CaseOptions
+from grls.explain.options import USUAL_CASE, CaseOptions, candidates_listed
 from grls.models.option_names import Precision
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
@@ -74,7 +74,7 @@ def explain(
     """
     from grls.commands.opening import bm25_over
     from grls.data.dataset import gold_passages, read_queries, read_split
-    from grls.explain.asks import asks_of, candidates_listed, explainable, hops_of, ids_of, query_and_gold
+    from grls.explain.asks import asks_of, explainable, hops_of, ids_of, query_and_gold
     from grls.explain.explain import Explainer
     from grls.explain.page import write_explanations
     from grls.explain.standing import (

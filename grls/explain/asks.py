@@ -11,20 +11,16 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, evidence_hint, gold_passages, read_qrels, read_queries, told_unknown
 from grls.data.types import Query, Steps
 from grls.errors import ConfigError, DataError, Option
-from grls.explain.text import TEXT_ALONE, Ask
+from grls.explain.options import TEXT_ALONE
+from grls.explain.text import Ask
 from grls.io.progress import counted
 from grls.retrieve.base import DecodesPassages, Retriever
-from grls.retrieve.hops.options import HopOptions
 
 log = logging.getLogger(__name__)
 
 
 Hop = tuple[tuple[str, ...], tuple[str, ...]]
 """The gold passages of a hop to explain, and the evidence before them."""
-
-
-def candidates_listed(hops: HopOptions) -> int:
-    return 10 if hops.steps in ("single", "ranked") else hops.branch or 4
 
 
 def query_and_gold(

@@ -14,20 +14,21 @@ from typing import NamedTuple
 
 import numpy as np
 
+from grls.data.codec import DONE, DONE_ID
+from grls.data.corpus import Corpus
 from grls.data.filters import Filter
-from grls.data.types import Query
+from grls.data.types import Passage, Query
 from grls.decode.beam import BeamStep, Decoder
 from grls.decode.prior import Masses, Prior
 from grls.decode.scope import Scope
 from grls.decode.select import ScoreMode, ragged_logsumexp
 from grls.decode.trace import Fate, fate_of
-from grls.errors import ConfigError, bounded
-from grls.explain.asks import candidates_listed
-from grls.explain.explain import passage_numbers, passage_or_done
-from grls.explain.text import TEXT_ALONE
+from grls.errors import ConfigError, DataError, bounded
+from grls.explain.options import TEXT_ALONE, candidates_listed
 from grls.index import Subset
 from grls.index.rows import Ints
 from grls.io.locks import exclusive
+from grls.io.progress import counted
 from grls.models.base import Floats, GeneratorModel, Session
 from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, no_beam, single_steps
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -36,6 +37,8 @@ from grls.retrieve.hops.stop import Never, StopRule, stop_of_hop
 
 MOST_STEPS = 256
 """Steps of a search that are listed."""
+LISTED = 24
+"""Candidates of a step that are listed, where nothing says how many."""
 MOST_LISTED = 64
 """Candidates of a step that can be listed."""
 
@@ -144,7 +147,7 @@ def trace_beam(
     evidence: Sequence[str] = (),
     allow: Filter | None = None,
     k: int | None = None,
-    most: int = 24,
+    most: int = LISTED,
 ) -> BeamTrace:
     """Search for the next passage of a query, and record what the beam considers.
 
@@ -175,27 +178,78 @@ def trace_beam(
         (subset,) = generator.subsets([next_query], allow)
         prior = inner.priors_of([next_query], [generator.corpus.passages(numbers)])
         hidden = [*([] if hops.repeat else numbers), *([] if may_end else [generator.done])]
-        decoder = generator.decoder(k)
-        recorder = RecordingModel(decoder.generator)
-        steps: list[BeamStep] = []
-        search = (model_input,), k, (hidden,), (subset,)
-        recorded = replace(decoder, generator=recorder, observer=steps.append)
-        (hits,) = recorded.search(*search, prior=prior)
-        listing = _Listing(generator, decoder, (hidden,), subset, prior, most)
+        watched = watch(generator, model_input, k, hidden, subset, prior, most)
         return BeamTrace(
             evidence=tuple(evidence),
-            mode=decoder.mode,
-            beams=decoder.beams,
+            mode=watched.decoder.mode,
+            beams=watched.decoder.beams,
             k=k,
-            early_stop=decoder.stops_early,
+            early_stop=watched.decoder.stops_early,
             vocabulary=int(generator.model.config.vocab_size),
-            passages=int(listing.remaining(np.array([decoder.index.start()]))[0]),
+            passages=watched.passages,
             stop=stop if may_end else Never(),
             rescored=generator.options.rescore,
-            steps=listing.steps(steps[:MOST_STEPS], recorder.steps),
-            cut=len(steps) > MOST_STEPS,
-            results=tuple(listing.result(hit.passage, hit.score) for hit in hits),
+            steps=watched.steps,
+            cut=watched.cut,
+            results=watched.results,
         )
+
+
+class WatchedSearch(NamedTuple):
+    """A search that was recorded; see :class:`BeamTrace`."""
+
+    decoder: Decoder
+    passages: int
+    steps: tuple[TracedStep, ...]
+    cut: bool
+    results: tuple[TracedResult, ...]
+
+
+def watch(
+    generator: GenerativeRetriever,
+    model_input: Sequence[int],
+    k: int,
+    hidden: Sequence[int],
+    subset: Subset | None,
+    prior: Prior | None,
+    most: int,
+) -> WatchedSearch:
+    """Search with one model input, without the passages ``hidden``, and record the search."""
+    decoder = generator.decoder(k)
+    recorder = RecordingModel(decoder.generator)
+    steps: list[BeamStep] = []
+    recorded = replace(decoder, generator=recorder, observer=steps.append)
+    (hits,) = recorded.search((model_input,), k, (hidden,), (subset,), prior=prior)
+    listing = _Listing(generator, decoder, (hidden,), subset, prior, most)
+    return WatchedSearch(
+        decoder=decoder,
+        passages=int(listing.remaining(np.array([decoder.index.start()]))[0]),
+        steps=listing.steps(steps[:MOST_STEPS], recorder.steps),
+        cut=len(steps) > MOST_STEPS,
+        results=tuple(listing.result(hit.passage, hit.score) for hit in hits),
+    )
+
+
+def passage_or_done(generator: GenerativeRetriever, number: int) -> Passage:
+    """A passage by its number, which may be that of DONE."""
+    return Passage(DONE_ID, DONE) if number == generator.done else generator.corpus[number]
+
+
+def passage_numbers(
+    corpus: Corpus, ids: Sequence[str], done: int | None = None, label: str = "gold"
+) -> list[int]:
+    """The numbers of passages; ``done`` is that of DONE, if it may be there; ``label`` begins the error."""
+    known: list[int] = []
+    for name, number in zip(ids, corpus.numbers(ids), strict=True):
+        number = done if number is None and name == DONE_ID else number
+        if number is None:
+            raise DataError(
+                f"{label}: the passage id {name!r} is not in the retriever's corpus "
+                f"({counted(len(corpus), 'passage')}); give another id, or build the retriever again with "
+                "`grls index`."
+            )
+        known.append(number)
+    return known
 
 
 @dataclass

@@ -13,9 +13,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from grls.data.codec import DONE, DONE_ID
-from grls.data.corpus import Corpus
-from grls.data.types import Passage, Query
+from grls.data.types import Query
 from grls.decode import Decoder, ScoredPassage
 from grls.decode.prior import Prior
 from grls.decode.select import ScoreMode
@@ -29,10 +27,9 @@ from grls.decode.trace import (
     score_passages,
     trace,
 )
-from grls.errors import DataError, at_least
-from grls.explain.tree import Tree, beam_tree
+from grls.errors import at_least
+from grls.explain.beams import LISTED, TracedStep, passage_numbers, passage_or_done, watch
 from grls.io.locks import exclusive
-from grls.io.progress import counted
 from grls.retrieve.base import DecodesPassages
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.stop import Never, StopRule
@@ -76,10 +73,15 @@ class Explainer:
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
             decoder, hits = searches.decoder, searches.trace.found
             returned = [hit.passage for hit in hits]
-
-            def finished(state: int) -> list[int]:
-                return [p for p in decoder.index.passages(state).tolist() if not searches.excluded(p)]
-
+            steps = watch(
+                generator,
+                searches.model_input,
+                searches.taken(decoder.beams),
+                searches.exclude,
+                None,
+                searches.prior,
+                LISTED,
+            ).steps
             for number in numbers[: len(gold)]:
                 judgement = judge(searches, number, done, self.widest, self.exhaustive)
                 score = None if searches.excluded(number) else searches.score(number)
@@ -131,7 +133,7 @@ class Explainer:
                         done=ending,
                         twins=tuple(self._names(searches.twins(number))),
                         cut_tokens=cut,
-                        tree=beam_tree(searches.trace, path, self._token, finished, self._names),
+                        steps=steps,
                         priors=searches.prior is not None,
                     )
                 )
@@ -167,27 +169,6 @@ class Explainer:
 
     def _names(self, numbers: Sequence[int]) -> list[str]:
         return [passage_or_done(self.generator, number).id for number in numbers]
-
-
-def passage_or_done(generator: GenerativeRetriever, number: int) -> Passage:
-    return Passage(DONE_ID, DONE) if number == generator.done else generator.corpus[number]
-
-
-def passage_numbers(
-    corpus: Corpus, ids: Sequence[str], done: int | None = None, label: str = "gold"
-) -> list[int]:
-    """``done`` is the number of DONE, if it may be there; ``label`` begins the error."""
-    known: list[int] = []
-    for name, number in zip(ids, corpus.numbers(ids), strict=True):
-        number = done if number is None and name == DONE_ID else number
-        if number is None:
-            raise DataError(
-                f"{label}: the passage id {name!r} is not in the retriever's corpus "
-                f"({counted(len(corpus), 'passage')}); give another id, or build the retriever again with "
-                "`grls index`."
-            )
-        known.append(number)
-    return known
 
 
 def _path(searches: Searches, gold: int) -> tuple[PathStep, ...]:
@@ -281,6 +262,7 @@ class Explanation(NamedTuple):
         done: Score and rank of DONE; None if the model may not write DONE.
         twins: Ids of other passages with equal tokens.
         cut_tokens: Number of its tokens that the length limit cut.
+        steps: What the search considered.
         priors: Whether priors look ahead for the generator; all scores include them.
     """
 
@@ -303,7 +285,7 @@ class Explanation(NamedTuple):
     done: Ending | None
     twins: tuple[str, ...]
     cut_tokens: int
-    tree: Tree
+    steps: tuple[TracedStep, ...]
     priors: bool = False
 
     @property
@@ -454,13 +436,16 @@ class Searches:
         """The search with this beam width; its results include the bias."""
         if beams not in self._traces:
             decoder = replace(self.decoder, beams=beams)
-            width = max(self.k, beams) if self.bias else self.k
-            search = trace(decoder, self.model_input, width, self.exclude, self.prior)
+            search = trace(decoder, self.model_input, self.taken(beams), self.exclude, self.prior)
             bias, hits = self.bias, search.found
             weighed = [hit._replace(score=hit.score + bias.get(hit.passage, 0.0)) for hit in hits]
             weighed.sort(key=lambda hit: -hit.score)
             self._traces[beams] = search._replace(found=tuple(weighed[: self.k]))
         return self._traces[beams]
+
+    def taken(self, beams: int) -> int:
+        """The number of passages that a search returns before DONE gets its bias and k are kept."""
+        return max(self.k, beams) if self.bias else self.k
 
     @property
     def trace(self) -> SearchTrace:

@@ -6,6 +6,15 @@ from dataclasses import dataclass
 
 from grls.errors import ConfigError, Option, at_least
 from grls.io.recipes import rare
+from grls.retrieve.hops.options import HopOptions
+
+TEXT_ALONE = "query"
+"""The id of a query that is given as a text, without an id."""
+
+
+def candidates_listed(hops: HopOptions) -> int:
+    """The number of candidates that an explanation lists, where nothing says how many."""
+    return 10 if hops.steps in ("single", "ranked") else hops.branch or 4
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from grls.data.filters import Filter
 from grls.data.links import Naming, as_written
 from grls.data.types import IN_CHAINS, Hit, NameLink, Query
 from grls.errors import ConfigError, Option
-from grls.explain.explain import passage_numbers
+from grls.explain.beams import passage_numbers
 from grls.explain.options import USUAL_CASE, CaseOptions
 from grls.explain.text import Part, facts_part, plain_values, query_line, shortened, text_part, with_id
 from grls.io.option_errors import visible

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from grls.data.types import Query
 from grls.errors import Option
 from grls.explain.explain import MEANING, VERDICTS, Explainer, Explanation, PathRow, Verdict
+from grls.explain.options import TEXT_ALONE
 from grls.io.option_errors import visible
 from grls.io.progress import Progress, counted
 from grls.retrieve.hops.stop import StopRule
@@ -159,9 +160,6 @@ def _left(e: Explanation) -> str:
         f"{step} rank {row.rank} for {counted(e.beams, 'beam')}, {margin:.2f} nats below the last one kept."
     )
 
-
-TEXT_ALONE = "query"
-"""The id of a query that is given as a text, without an id."""
 
 NO_MARKS: Mapping[int, str] = {}
 

@@ -179,7 +179,7 @@ def _write_page(
     fitted: Fitted, stages: FitStages, data: str, gold: JudgedQueries, names: Sequence[str]
 ) -> None:
     """Significance is against the chosen candidate."""
-    from grls.report.blocks import Column, Section, Subsection, Table, Text, score_runs, value_table
+    from grls.report.blocks import Column, Section, Subsection, Table, Text, value_table
     from grls.report.page import build_page, write_report
     from grls.report.runs import load_groups
 
@@ -189,10 +189,8 @@ def _write_page(
     dev = next(iter(fitted.queries))
     kind = "test query" if TEST in fitted.queries else "dev query" if dev == DEV else "cut sentence"
     asked = counted(len(gold.queries), kind)
-    groups = [
-        score_runs(replace(group, name=data, split=asked), ks, measure_names(MEASURES))
-        for group in load_groups(files, candidates.data)
-    ]
+    groups = load_groups(files, candidates.data, ks=ks, measures=measure_names(MEASURES))
+    groups = [replace(group, name=data, split=asked) for group in groups]
     title = f"grls fit: {counted(len(names), 'candidate')} over {counted(stages.facts.passages, 'passage')}"
     page = build_page(
         groups, ks, options.k, fitted.kept if fitted.kept in names else None, seed=options.seed, title=title,

@@ -6,23 +6,14 @@ equal marks.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from html import escape
 from itertools import groupby
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from grls.data.dataset import gold_passages
-from grls.data.types import Chain
-from grls.evaluation.evaluate import evaluate_results
-from grls.evaluation.measures import MEASURES, RunDepth, query_values, shared_depth
-from grls.evaluation.metrics import set_f1
-from grls.report.runs import DataGroup, Entry
-from grls.runs.trec import without_done
+import pandas as pd
 
 NONE = "–"
 
@@ -109,10 +100,8 @@ class Table(NamedTuple):
         return "\n".join(lines)
 
     def csv(self) -> str:
-        stream = io.StringIO()
         rows = [[cell.text for cell in row] for row in self.rows]
-        csv.writer(stream, lineterminator="\n").writerows([self.heads, *rows])
-        return stream.getvalue()
+        return str(pd.DataFrame(rows, columns=self.heads).to_csv(index=False))
 
     def html(self) -> str:
         head = "".join(f"<th>{escape(text)}</th>" for text in self.heads)
@@ -243,85 +232,3 @@ def printed(value: Value, kind: Kind) -> str:
     if kind == "percent":
         return f"{100 * value:.1f}"
     return f"{value:,.0f}" if kind == "count" else f"{value:,.1f}"
-
-
-@dataclass(frozen=True)
-class Measured(Entry):
-    """A run with its scores.
-
-    Attributes:
-        report: Section -> metric -> value, of :func:`grls.evaluation.evaluate.evaluate_results`; None for a
-            metric that reads deeper than the run.
-        retrieved: Ids of each judged query's hits, best first; empty for a query without an answer.
-        chains: Ids of each judged query's hops in order, without DONE; None if it is not known or not one
-            chain.
-    """
-
-    report: dict[str, Any]
-    retrieved: list[list[str]]
-    chains: list[list[str]] | None
-    reach: RunDepth
-
-    @property
-    def depth(self) -> int:
-        return max(map(len, self.retrieved), default=0)
-
-
-@dataclass(frozen=True)
-class MeasuredGroup(DataGroup):
-    """The scored runs of one data set; lists of values follow the order of its qrels."""
-
-    gold: list[list[str]]
-    runs: list[Measured]
-
-    def values(self, run: Measured, measure: str) -> list[float] | None:
-        """A measure of each query; None if its cut-off is deeper than the run.
-
-        Without a cut-off it reads to the depth that all runs have.
-        """
-        if not run.reach.tells(measure):
-            return None
-        shared = shared_depth([other.reach for other in self.runs if other.reach.tells(measure)])
-        ranked = {query: ids[:shared] for query, ids in zip(self.qrels, run.retrieved, strict=True)}
-        return query_values([measure], ranked, self.qrels)[measure]
-
-    def set_f1s(self, run: Measured) -> list[float] | None:
-        if run.chains is None:
-            return None
-        return [set_f1(ids, gold)["f1"] for ids, gold in zip(run.chains, self.gold, strict=True)]
-
-
-def score_runs(group: DataGroup, ks: Sequence[int], measures: Sequence[str] = MEASURES) -> MeasuredGroup:
-    """Score every run of a group; ``ks``: cut-offs of the recalls."""
-    by_id = {query.id: query for query in group.queries}
-    gold = [gold_passages(by_id[query_id], group.qrels) for query_id in group.qrels]
-    measured = []
-    for entry in group.entries:
-        # Fixed hops are written as a ranking in hop order, and so is a dynamic run in TREC form. As chains
-        # they have a set F1 and a proof, but they do not say whether the model wrote DONE.
-        run = entry.run
-        ordered = not run.chains and not run.is_ranking
-        if ordered:
-            hops = {query_id: Chain(tuple(hits), 0.0, False) for query_id, hits in run.rankings.items()}
-            run = replace(run, chains=hops)
-        report = evaluate_results(
-            run, group.queries, group.qrels, group.corpus, ks, group.seen, measures,
-            ordered=entry.run.in_hop_order,
-        )  # fmt: skip
-        if ordered:
-            report.pop("done_missing", None)
-        rankings = [[hit.id for hit in without_done(run.rankings.get(q, ()))] for q in group.qrels]
-        chains = None
-        if run.chains:
-            walks = [run.chains[q].hits if q in run.chains else () for q in group.qrels]
-            chains = [[hit.id for hit in without_done(hits)] for hits in walks]
-        depth = RunDepth.of(entry.run, len(group.corpus), gold)
-        measured.append(Measured(entry.run, entry.label, report, rankings, chains, depth))
-    return MeasuredGroup(**vars(group), gold=gold, runs=measured)
-
-
-def refuse_untold(groups: Sequence[MeasuredGroup], metrics: Sequence[str]) -> None:
-    """Refuse metrics, named by the user, that no run is deep enough for."""
-    reaches = [run.reach for group in groups for run in group.runs]
-    untold = [metric for metric in metrics if not any(reach.tells(metric) for reach in reaches)]
-    max(reaches, key=lambda reach: reach.ranks or 0).refuse(untold)

@@ -37,8 +37,6 @@ from grls.report.blocks import (
     Block,
     Column,
     Gallery,
-    Measured,
-    MeasuredGroup,
     Page,
     Picture,
     Row,
@@ -50,6 +48,7 @@ from grls.report.blocks import (
     printed,
     value_table,
 )
+from grls.report.runs import DataGroup, ScoredRun
 from grls.report.tables import (
     IDENTITY,
     REACH,
@@ -73,7 +72,7 @@ _ELSEWHERE = ("queries", "sequence_recall", "measures", "set", "done_missing", "
 
 
 def build_page(
-    groups: Sequence[MeasuredGroup],
+    groups: Sequence[DataGroup],
     ks: Sequence[int],
     k: int = 5,
     baseline: str | None = None,
@@ -112,7 +111,7 @@ def build_page(
         ]
         # Tests of every run against the reference run: recall, the tested measures, and set F1.
         reaches = [run.reach for run in group.runs]
-        values: dict[str, Callable[[Measured], list[float] | None]] = {
+        values: dict[str, Callable[[ScoredRun], list[float] | None]] = {
             shared_name(name, reaches): partial(group.values, measure=name) for name in (f"R@{k}", *tested)
         }
         values["set F1"] = group.set_f1s
@@ -138,7 +137,7 @@ def build_page(
     return Page(title, summary, tuple(sections))
 
 
-def _common_parts(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int) -> tuple[Subsection, ...]:
+def _common_parts(groups: Sequence[DataGroup], ks: Sequence[int], k: int) -> tuple[Subsection, ...]:
     tables = (
         ("Recall", recall_table(groups, ks, k)),
         ("Standard measures", measures_table(groups)),
@@ -149,7 +148,7 @@ def _common_parts(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int) ->
     return tuple(Subsection(title, (table,)) for title, table in tables if table is not None)
 
 
-def _graph_tables(group: MeasuredGroup) -> list[Block]:
+def _graph_tables(group: DataGroup) -> list[Block]:
     """Success and error rates (the form of table 10)."""
     rest = [section for run in group.runs for section in run.report if not section.startswith("graph")]
     return [table for _, table in section_tables([group], rest)]
@@ -159,7 +158,7 @@ def _gallery(pictures: Sequence[Picture]) -> list[Block]:
     return [Gallery(tuple(pictures))] if pictures else []
 
 
-def _warnings(groups: Sequence[MeasuredGroup]) -> list[Block]:
+def _warnings(groups: Sequence[DataGroup]) -> list[Block]:
     blocks: list[Block] = []
     for data, run in ((group, run) for group in groups for run in group.runs):
         counts = run.report["queries"]
@@ -190,7 +189,7 @@ _NOTES = {
 }
 
 
-def section_tables(groups: Sequence[MeasuredGroup], left_out: Sequence[str]) -> list[tuple[str, Table]]:
+def section_tables(groups: Sequence[DataGroup], left_out: Sequence[str]) -> list[tuple[str, Table]]:
     """(section, table) of every section of the evaluation but those that the page shows elsewhere."""
     names = dict.fromkeys(s for group in groups for run in group.runs for s in run.report)
     tables = []
@@ -209,7 +208,7 @@ def section_tables(groups: Sequence[MeasuredGroup], left_out: Sequence[str]) -> 
                 head = spoken(metric).replace("recall@", "R@")
                 columns[metric] = Column(head, "percent", "low" if metric in _ERRORS else "high")
 
-        def rows(group: MeasuredGroup, name: str = name, typed: bool = typed) -> Rows:
+        def rows(group: DataGroup, name: str = name, typed: bool = typed) -> Rows:
             if not typed:
                 return {identity(run): _shown(run.report.get(name, {})) for run in group.runs}
             return {
@@ -233,7 +232,7 @@ def section_tables(groups: Sequence[MeasuredGroup], left_out: Sequence[str]) -> 
     return tables
 
 
-def run_table(groups: Sequence[MeasuredGroup], folder: str | Path | None = None) -> Table:
+def run_table(groups: Sequence[DataGroup], folder: str | Path | None = None) -> Table:
     """The runs with the facts of their manifests; paths of files start from ``folder``."""
     heads = (
         "stages", "members", "score mode", "seconds", "queries/s",
@@ -371,7 +370,7 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def recall_curves(group: MeasuredGroup) -> list[Picture]:
+def recall_curves(group: DataGroup) -> list[Picture]:
     """Recall at every cut-off, all runs in one picture; a curve ends where its lists end."""
     runs = [run for run in group.runs if run.depth]
     if not runs:
@@ -412,7 +411,7 @@ def recall_curves(group: MeasuredGroup) -> list[Picture]:
     return [Picture(name, "Recall@k by k, every run", svg, f"Curves of recall (%) by cut-off. {ends}.")]
 
 
-def length_histograms(group: MeasuredGroup) -> list[Picture]:
+def length_histograms(group: DataGroup) -> list[Picture]:
     """Lengths of retrieved and of gold chains, one picture for each dynamic run."""
     dynamic = [run for run in group.runs if run.chains is not None and run.steps == "dynamic"]
     shown = []

@@ -1,4 +1,4 @@
-"""Reads the runs of a report with their manifests, and groups them by data set.
+"""Reads the runs of a report with their manifests, groups them by data set, and scores them.
 
 A group is one data set and one split. Runs over different corpora or queries are refused, never cut to
 their common queries. A run without a manifest needs the option that names the data set; its ids and query
@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import Any, get_args
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, read_queries, warn_below_zero
-from grls.data.types import Query
+from grls.data.dataset import Qrels, gold_passages, read_queries, warn_below_zero
+from grls.data.types import Chain
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.evaluation.evaluate import seen_gold
+from grls.evaluation.evaluate import evaluate_results, seen_gold
+from grls.evaluation.measures import MEASURES, RunDepth, query_values, shared_depth
+from grls.evaluation.metrics import KS, set_f1
 from grls.io.jsonl import read_jsonl
 from grls.runs.comparable import judged_queries, refuse_repeated
 from grls.runs.portions import RunInfo, Steps, differ, info_file, split_asked
 from grls.runs.run import Run, shared_limit
+from grls.runs.trec import without_done
 
 SYSTEMS = {
     "biencoder": "bi-encoder",
@@ -36,11 +39,23 @@ STEPS: tuple[str, ...] = get_args(Steps)
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One run, and its name on the page."""
+class ScoredRun:
+    """A run with its name on the page and its scores.
+
+    Attributes:
+        report: Section -> metric -> value, of :func:`grls.evaluation.evaluate.evaluate_results`; None for a
+            metric that reads deeper than the run.
+        retrieved: Ids of each judged query's hits, best first; empty for a query without an answer.
+        chains: Ids of each judged query's hops in order, without DONE; None if it is not known or not one
+            chain.
+    """
 
     run: Run
     label: str
+    report: dict[str, Any]
+    retrieved: list[list[str]]
+    chains: list[list[str]] | None
+    reach: RunDepth
 
     @property
     def file(self) -> Path:
@@ -61,24 +76,25 @@ class Entry:
     def system(self) -> str:
         return "" if self.info is None else self.info.system
 
+    @property
+    def depth(self) -> int:
+        return max(map(len, self.retrieved), default=0)
 
-AnyEntry = TypeVar("AnyEntry", bound=Entry)
 
-
-def members_of(entry: AnyEntry, entries: Sequence[AnyEntry]) -> list[tuple[str, AnyEntry | None]]:
-    """The members of an ensemble by name, each with its run if one of ``entries`` fits.
+def members_of(run: ScoredRun, runs: Sequence[ScoredRun]) -> list[tuple[str, ScoredRun | None]]:
+    """The members of an ensemble by name, each with its run if one of ``runs`` fits.
 
     They are found by the fingerprints of retrievers, else by files, else by names.
     """
-    if entry.info is None:
+    if run.info is None:
         return []
-    count = len(entry.info.members)
-    files, prints = entry.info.options.get("runs"), entry.info.member_retrievers
+    count = len(run.info.members)
+    files, prints = run.info.options.get("runs"), run.info.member_retrievers
     files = files if isinstance(files, list) and len(files) == count else [None] * count
     prints = prints if len(prints) == count else ("",) * count
-    candidates = [other for other in entries if other is not entry]  # no ensemble is its own member
-    members: list[tuple[str, AnyEntry | None]] = []
-    for name, file, fingerprint in zip(entry.info.members, files, prints, strict=True):
+    candidates = [other for other in runs if other is not run]  # no ensemble is its own member
+    members: list[tuple[str, ScoredRun | None]] = []
+    for name, file, fingerprint in zip(run.info.members, files, prints, strict=True):
         matches = [o for o in candidates if fingerprint and o.info and o.info.retriever == fingerprint]
         if len(matches) != 1 and isinstance(file, str):  # NAME.trec and NAME.jsonl are one run
             member = info_file(file).resolve()
@@ -98,22 +114,44 @@ def rank_of(value: str | None, known: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class DataGroup:
-    """The runs of one data set and split.
+    """The scored runs of one data set and split.
 
     Attributes:
         split: The split of the qrels, and how many first queries of it.
         qrels: Their judgements; every list of values follows this order.
-        seen: Passages that are gold of a training query; None if unknown.
-        entries: The runs, by system and steps, else in the order of the command.
+        gold: The gold passages of each judged query.
+        runs: The runs, by system and steps, else in the order of the command.
     """
 
     name: str
     split: str
     corpus: Corpus
-    queries: list[Query]
     qrels: Qrels
-    seen: set[str] | None
-    entries: tuple[Entry, ...]
+    gold: list[list[str]]
+    runs: list[ScoredRun]
+
+    def values(self, run: ScoredRun, measure: str) -> list[float] | None:
+        """A measure of each query; None if its cut-off is deeper than the run.
+
+        Without a cut-off it reads to the depth that all runs have.
+        """
+        if not run.reach.tells(measure):
+            return None
+        shared = shared_depth([other.reach for other in self.runs if other.reach.tells(measure)])
+        ranked = {query: ids[:shared] for query, ids in zip(self.qrels, run.retrieved, strict=True)}
+        return query_values([measure], ranked, self.qrels)[measure]
+
+    def set_f1s(self, run: ScoredRun) -> list[float] | None:
+        if run.chains is None:
+            return None
+        return [set_f1(ids, gold)["f1"] for ids, gold in zip(run.chains, self.gold, strict=True)]
+
+
+def refuse_untold(groups: Sequence[DataGroup], metrics: Sequence[str]) -> None:
+    """Refuse metrics, named by the user, that no run is deep enough for."""
+    reaches = [run.reach for group in groups for run in group.runs]
+    untold = [metric for metric in metrics if not any(reach.tells(metric) for reach in reaches)]
+    max(reaches, key=lambda reach: reach.ranks or 0).refuse(untold)
 
 
 def load_groups(
@@ -121,11 +159,13 @@ def load_groups(
     data: str | None = None,
     split: str | None = None,
     labels: Mapping[str, str] | None = None,
+    ks: Sequence[int] = KS,
+    measures: Sequence[str] = MEASURES,
 ) -> list[DataGroup]:
-    """Read JSONL or TREC runs, one group a data set, in the order of the first run of each.
+    """Read and score JSONL or TREC runs, one group a data set, in the order of the first run of each.
 
     ``data`` is the folder of runs whose manifest is missing or names a missing one. ``split``: None takes
-    the manifests', or ``test``. ``labels``: file -> the name on the page.
+    the manifests', or ``test``. ``labels``: file -> the name on the page. ``ks``: cut-offs of the recalls.
     """
     if not files:
         raise ConfigError("no run is given; name at least one .jsonl or .trec file.")
@@ -150,11 +190,16 @@ def load_groups(
                 f"{run.path}: which data set is this run of? {why}; give {Option('data', 'FOLDER')}."
             )
         by_name.setdefault(folder.resolve().name, []).append((run, folder))
-    return [_group(name, placed, split, labels or {}) for name, placed in by_name.items()]
+    return [_group(name, placed, split, labels or {}, ks, measures) for name, placed in by_name.items()]
 
 
 def _group(
-    name: str, placed: Sequence[tuple[Run, Path]], split: str | None, labels: Mapping[str, str]
+    name: str,
+    placed: Sequence[tuple[Run, Path]],
+    split: str | None,
+    labels: Mapping[str, str],
+    ks: Sequence[int],
+    measures: Sequence[str],
 ) -> DataGroup:
     runs = [run for run, _ in placed]
     stated = [(run, run.info) for run in runs if run.info is not None]
@@ -206,7 +251,27 @@ def _group(
     shown = [n if counts[n] == 1 else f"{n} ({path.stem})" for n, path in zip(names, paths, strict=True)]
     if len(set(shown)) < len(shown):
         shown = [n if counts[n] == 1 else f"{n} ({path})" for n, path in zip(names, paths, strict=True)]
-    entries = [Entry(run, label) for run, label in zip(runs, shown, strict=True)]
-    entries.sort(key=lambda e: (rank_of(e.system, [*SYSTEMS]), rank_of(e.steps, STEPS)))
+    by_id = {query.id: query for query in queries}
+    gold = [gold_passages(by_id[query_id], qrels) for query_id in qrels]
+    seen = seen_gold(folder, split)
+    scored = []
+    for run, label in zip(runs, shown, strict=True):
+        # Fixed hops are written as a ranking in hop order, and so is a dynamic run in TREC form. As chains
+        # they have a set F1 and a proof, but they do not say whether the model wrote DONE.
+        hops = run
+        if not run.chains and not run.is_ranking:
+            chains = {query: Chain(tuple(hits), 0.0, False) for query, hits in run.rankings.items()}
+            hops = replace(run, chains=chains)
+        report = evaluate_results(hops, queries, qrels, corpus, ks, seen, measures, ordered=run.in_hop_order)
+        if hops is not run:
+            report.pop("done_missing", None)
+        retrieved = [[hit.id for hit in without_done(run.rankings.get(q, ()))] for q in qrels]
+        walks = None
+        if hops.chains:
+            found = [hops.chains[q].hits if q in hops.chains else () for q in qrels]
+            walks = [[hit.id for hit in without_done(hits)] for hits in found]
+        depth = RunDepth.of(run, len(corpus), gold)
+        scored.append(ScoredRun(run, label, report, retrieved, walks, depth))
+    scored.sort(key=lambda run: (rank_of(run.system, [*SYSTEMS]), rank_of(run.steps, STEPS)))
     part = split if limit is None else f"{split}, the first {limit:,}"
-    return DataGroup(name, part, corpus, queries, qrels, seen_gold(folder, split), tuple(entries))
+    return DataGroup(name, part, corpus, qrels, gold, scored)

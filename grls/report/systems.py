@@ -6,25 +6,23 @@ query (:mod:`grls.evaluation.significance`). Quoted rows take part in no test.
 
 from __future__ import annotations
 
-import csv
-import io
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from grls.errors import ConfigError, DataError
 from grls.evaluation.measures import measure_names, shared_name
 from grls.evaluation.significance import Comparison, compare_with, shown_p, shown_points
 from grls.io.files import read_json
 from grls.io.progress import counted
-from grls.report.blocks import NONE, Cell, MeasuredGroup, Table
-
-if TYPE_CHECKING:
-    import pandas as pd
+from grls.report.blocks import NONE, Cell, Table
+from grls.report.runs import DataGroup
 
 log = logging.getLogger(__name__)
 
@@ -229,27 +227,17 @@ class ExperimentTable:
 
     def to_frame(self) -> pd.DataFrame:
         """The :meth:`records` as a data frame of pandas, one row a system."""
-        import pandas as pd
-
-        records = self.records()
-        index = pd.Index([*records], name="system")
-        return pd.DataFrame([*records.values()], index=index, dtype=float)
+        frame = pd.DataFrame.from_dict(self.records(), orient="index", dtype=float)
+        return frame.rename_axis("system")
 
     def csv(self) -> str:
         """The :meth:`records` as CSV, one row a system; quoted rows end with their source."""
-        stream = io.StringIO()
-        lines: list[dict[str, Any]] = [
-            {"system": row.name, **values, "tokens": row.tokens, "minutes": row.minutes, "source": row.source}
-            for row, values in zip(self.rows, self.records().values(), strict=True)
-        ]
-        writer = csv.DictWriter(stream, [*lines[0]], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(lines)
-        return stream.getvalue()
+        more = {name: [getattr(row, name) for row in self.rows] for name in ("tokens", "minutes", "source")}
+        return str(self.to_frame().assign(**more).to_csv())
 
 
 def systems_table(
-    group: MeasuredGroup,
+    group: DataGroup,
     systems: Mapping[str, str],
     measures: Sequence[str],
     baseline: str | None = None,

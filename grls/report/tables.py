@@ -12,11 +12,11 @@ from typing import Any, Literal
 from grls.evaluation.measures import shared_name
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare_with, shown_p, shown_points
 from grls.io.progress import counted
-from grls.report.blocks import NONE, Cell, Column, Measured, MeasuredGroup, Table, Value, value_table
-from grls.report.runs import STEPS, SYSTEMS, members_of, rank_of
+from grls.report.blocks import NONE, Cell, Column, Table, Value, value_table
+from grls.report.runs import STEPS, SYSTEMS, DataGroup, ScoredRun, members_of, rank_of
 
 
-def recall_table(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int | None = None) -> Table | None:
+def recall_table(groups: Sequence[DataGroup], ks: Sequence[int], k: int | None = None) -> Table | None:
     """Recall of every run (the form of table 2); with k the rows are sorted by recall@k, best first."""
     return across(
         "recall",
@@ -30,7 +30,7 @@ def recall_table(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int | No
     )
 
 
-def measures_table(groups: Sequence[MeasuredGroup]) -> Table | None:
+def measures_table(groups: Sequence[DataGroup]) -> Table | None:
     names = dict.fromkeys(name for g in groups for run in g.runs for name in run.report.get("measures", {}))
     if not names:
         return None
@@ -52,10 +52,10 @@ def measures_table(groups: Sequence[MeasuredGroup]) -> Table | None:
     )
 
 
-def memorisation_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table | None:
+def memorisation_table(groups: Sequence[DataGroup], ks: Sequence[int]) -> Table | None:
     """Generators with and without memorisation (as in tables 2 and 3); None if all are of one kind."""
 
-    def rows(group: MeasuredGroup) -> Rows:
+    def rows(group: DataGroup) -> Rows:
         values: dict[Key, dict[str, Value]] = {}
         for run in group.runs:
             if run.info is not None and run.system == "generator":
@@ -79,10 +79,10 @@ def memorisation_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Ta
     )
 
 
-def chains_table(groups: Sequence[MeasuredGroup]) -> Table | None:
+def chains_table(groups: Sequence[DataGroup]) -> Table | None:
     """Fixed beside dynamic multi-step, as sets (the form of table 3); None without multi-step runs."""
 
-    def rows(group: MeasuredGroup) -> Rows:
+    def rows(group: DataGroup) -> Rows:
         if all(run.chains is None for run in group.runs):
             return {}
         values: dict[Key, Mapping[str, Value]] = {}
@@ -118,10 +118,10 @@ def chains_table(groups: Sequence[MeasuredGroup]) -> Table | None:
     )
 
 
-def ensemble_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table | None:
+def ensemble_table(groups: Sequence[DataGroup], ks: Sequence[int]) -> Table | None:
     """Ensembles beside their members (the form of table 4); None without ensembles."""
 
-    def rows_of(group: MeasuredGroup) -> Rows:
+    def rows_of(group: DataGroup) -> Rows:
         rows: dict[Key, Mapping[str, Value]] = {}
         for run in group.runs:
             if run.system != "ensemble":
@@ -163,15 +163,15 @@ REACH = (
 """What a dash in a column of cut-off k means; a page says it once."""
 
 
-def system(run: Measured) -> str:
+def system(run: ScoredRun) -> str:
     return SYSTEMS.get(run.system, NONE)
 
 
-def steps(run: Measured) -> str:
+def steps(run: ScoredRun) -> str:
     return run.steps or NONE
 
 
-def identity(run: Measured) -> Key:
+def identity(run: ScoredRun) -> Key:
     return run.label, system(run), steps(run)
 
 
@@ -179,8 +179,8 @@ def across(
     name: str,
     caption: str,
     stubs: Sequence[str],
-    groups: Sequence[MeasuredGroup],
-    rows_of: Callable[[MeasuredGroup], Rows],
+    groups: Sequence[DataGroup],
+    rows_of: Callable[[DataGroup], Rows],
     metrics: Sequence[tuple[str, Column]],
     note: str,
     within: int | None = None,
@@ -229,9 +229,9 @@ _LEVEL = 0.05
 
 
 def significance_table(
-    group: MeasuredGroup,
+    group: DataGroup,
     metric: str,
-    values: Callable[[Measured], Sequence[float] | None],
+    values: Callable[[ScoredRun], Sequence[float] | None],
     baseline: str | None = None,
     seed: int = 0,
 ) -> Table | None:
@@ -308,14 +308,14 @@ def overlap(
     return fmean(shares) if shares else None
 
 
-def similarity_tables(group: MeasuredGroup, k: int) -> list[Table]:
+def similarity_tables(group: DataGroup, k: int) -> list[Table]:
     """Heat maps of the similarity of the runs' predictions, all and correct ones (figures 7 and 8)."""
     if len(group.runs) < 2:
         return []
     return [_heat_map(group, k, None), _heat_map(group, k, group.gold)]
 
 
-def _heat_map(group: MeasuredGroup, k: int, gold: Sequence[Sequence[str]] | None) -> Table:
+def _heat_map(group: DataGroup, k: int, gold: Sequence[Sequence[str]] | None) -> Table:
     rows = []
     deep = {id(run) for run in group.runs if run.reach.tells(f"R@{k}")}
     for n, run in enumerate(group.runs, 1):

@@ -287,7 +287,7 @@ async def answer_explain(request: Request, body: ExplainBody) -> ExplainedBody:
     version = state.find(body.retriever).version
 
     def explain() -> ExplainedQuery:
-        from grls.explain.text import TEXT_ALONE  # a text alone may be the id of a query
+        from grls.explain.options import TEXT_ALONE  # a text alone may be the id of a query
 
         query = Query(TEXT_ALONE, body.query, tuple(dict.fromkeys(body.gold)))
         return version.searcher.explain(query, depth=body.depth)

@@ -6,6 +6,7 @@ import re
 import shutil
 from copy import copy
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ from grls.data.types import Passage, Query
 from grls.decode.score_all import score_all
 from grls.errors import ConfigError, DataError
 from grls.evaluation.answers import write_answers
-from grls.explain.beams import BeamTrace, TracedToken, trace_beam
-from grls.explain.explain import Explainer, Explanation
+from grls.explain.beams import BeamTrace, TracedBeam, TracedStep, TracedToken, trace_beam
+from grls.explain.explain import Explainer, Explanation, PathRow
 from grls.explain.losses import judge_answers
 from grls.explain.page import drawn, facts, html_page
 from grls.explain.standing import format_ranks
@@ -44,7 +45,6 @@ from grls.explain.text import (
     why,
     with_id,
 )
-from grls.explain.tree import Node, Tree
 from grls.retrieve.base import no_beam
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.options import SearchOptions
@@ -128,24 +128,27 @@ def test_a_pruned_passage_leaves_where_its_path_says(data: Path) -> None:
         assert e.left is not None
         assert e.left.margin is not None
         assert e.left.margin <= 0
-        gold = [node for node in e.tree.nodes if node.gold]
-        assert [node.step for node in gold] == [row.step for row in e.path]
-        assert [node.token for node in gold] == [row.token for row in e.path]
-        assert [n.kind == "lost" for n in gold] == [r.fate in ("pruned", None) for r in e.path]
-        assert [n.score for n in gold] == pytest.approx([row.score for row in e.path])
+        steps = drawn(e.steps, e.path)
+        gold = [[token for token in step["tokens"] if token.get("gold")] for step in steps]
+        assert [[token["token"] for token in tokens] for tokens in gold] == [
+            *([row.token] for row in e.path), *[[]] * (len(steps) - len(e.path)),
+        ]  # fmt: skip
+        fates = [token["fate"] for (token,) in gold[: len(e.path)]]
+        assert fates == [row.fate or "pruned" for row in e.path]
+        score = 0.0
+        for (token,), row in zip(gold, e.path, strict=False):
+            score += token["constrained"]
+            assert score == pytest.approx(row.score, abs=1e-4)
         assert f"step {e.left.step}" in why(e)
 
 
-def test_the_tree_ends_in_the_results(data: Path) -> None:
-    e = every(build(data, beams=4), QUERIES[0], 4)[0]
-    ranks = {node.rank: node for node in e.tree.nodes if node.rank}
+def test_the_steps_are_those_of_a_beam_and_end_in_the_results(data: Path) -> None:
+    retriever = build(data, beams=4)
+    e = every(retriever, QUERIES[0], 4)[0]
+    assert e.steps == trace_beam(retriever, QUERIES[0].text, k=4).steps
+    finished = {name: token for step in e.steps for token in step.tokens for name in token.found}
     for result in e.results:
-        node = next(n for n in e.tree.nodes if result.id in n.passages)
-        assert node.score == pytest.approx(result.score)
-    assert 1 in ranks
-    for node in e.tree.nodes:
-        before = e.tree.nodes[node.parent].step if node.parent >= 0 else 0
-        assert node.step == before + 1
+        assert finished[result.id].score == pytest.approx(result.score)
 
 
 def test_a_duplicate_is_found_under_another_id(data: Path) -> None:
@@ -449,28 +452,38 @@ def retriever(kinds: Path) -> Path:
     return kinds / "generative"
 
 
-def tree() -> Tree:
-    nodes = (
-        Node(1, -1, "▁a<b", -1.0, "kept", True), Node(1, -1, "c&\x00", -2.0, "kept", False),
-        Node(2, 1, '"', -2.5, "finished", False, ("p<1>",), 1), Node(2, 0, "d", -3.0, "lost", True),
-        *(Node(2, 1, f"t{n}", -4.0 - n, "beaten", False) for n in range(20)),
-    )  # fmt: skip
-    return Tree(nodes, (30, 40))
+def token(beam: int, text: str, constrained: float, fate: Any) -> TracedToken:
+    return TracedToken(beam, text, constrained, constrained, None, constrained, 1, fate, False, ())
 
 
-def test_a_tree_is_told_to_the_script_that_draws_it() -> None:
-    first, second = drawn(tree())["steps"]
-    assert (first["candidates"], second["candidates"]) == (30, 40)
-    assert first["beams"] == [{"parent": None}]
-    assert [(one["token"], one["fate"], one["gold"]) for one in first["tokens"]] == [
-        ("▁a<b", "kept", True), ("c&\x00", "kept", False),
-    ]  # fmt: skip
-    best, lost, *beaten = second["tokens"]
-    assert [second["beams"][one["beam"]]["parent"] for one in (best, lost, *beaten)] == [1, 0, *[1] * 20]
-    assert (best["fate"], best["constrained"]) == ("finished", -0.5)
-    assert best["tip"] == 'c&\x00 ": -2.5000 nats, finished as #1 p<1>'
-    assert (lost["fate"], lost["gold"], lost["constrained"]) == ("pruned", True, -2.0)
-    assert {one["fate"] for one in beaten} == {"beaten"}
+STEPS = (
+    TracedStep(
+        (TracedBeam(None, 30, 1.0),), (token(0, "▁a<b", -1.0, "kept"), token(0, "c&\x00", -2.0, "kept")), 30
+    ),
+    TracedStep(
+        (TracedBeam(0, 10, 1.0), TracedBeam(1, 30, 1.0)),
+        (token(1, '"', -0.5, "finished"), *(token(1, f"t{n}", -2.0 - n, "beaten") for n in range(20)),
+         *(token(0, f"u{n}", -9.0, "pruned") for n in range(5))),
+        40,
+    ),
+)  # fmt: skip
+"""Of the passage "a<b d e", the search dropped d, and saw no e."""
+PATH = tuple(
+    PathRow(n, text, -1.0, -1.0 * n, 9, fate, None, None, None, None, ())
+    for n, (text, fate) in enumerate((("▁a<b", "kept"), ("d", "pruned"), ("e", None)), 1)
+)
+
+
+def test_prefixes_of_the_passage_that_were_dropped_are_added_to_the_steps() -> None:
+    first, second, third = drawn(STEPS, PATH)
+    assert [one.get("gold") for one in first["tokens"]] == [True, None]
+    added = {"beam": 0, "token": "d", "constrained": -1.0, "fate": "pruned", "gold": True}
+    assert second["tokens"][-1] == added
+    assert len(second["tokens"]) == 27
+    assert third == {
+        "candidates": 0, "beams": [{"parent": 26}], "tokens": [{**added, "token": "e"}],
+    }  # fmt: skip
+    assert [[*step] for step in drawn(STEPS, ())] == [["beams", "tokens", "candidates"]] * 2
 
 
 def test_the_page_draws_the_tree_in_a_browser(data: Path, tmp_path: Path) -> None:
@@ -480,7 +493,7 @@ def test_the_page_draws_the_tree_in_a_browser(data: Path, tmp_path: Path) -> Non
     if chromium is None:
         pytest.skip("needs Chromium")
     (e,) = Explainer(small_retriever(data), 2).explain(Query("q", "is the lynx kind ?"), ["lynx-calm"])
-    (tmp_path / "why.html").write_text(html_page([e._replace(tree=tree())]))
+    (tmp_path / "why.html").write_text(html_page([e._replace(steps=STEPS, path=PATH)]))
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for width in (1300, 400):
@@ -490,10 +503,13 @@ def test_the_page_draws_the_tree_in_a_browser(data: Path, tmp_path: Path) -> Non
             page.on("pageerror", lambda error, faults=faults: faults.append(str(error)))
             page.goto((tmp_path / "why.html").as_uri())
             texts = page.locator(".tree-node > text:not(.tree-flag)").all_text_contents()
-            assert texts == ["␣a<b", "c&␀", '"', *(f"t{n}" for n in range(20)), "d"]
-            assert page.locator(".tree-node.chosen").count() == 2
-            assert page.locator(".tree-node.chosen.pruned text").all_text_contents() == ["d"]
-            assert page.locator(".tree-lines path").count() == 24
+            shown = ["␣a<b", "c&␀", '"', *(f"t{n}" for n in range(20)), "u0", "u1", "u2", "d", "e"]
+            assert texts == shown, "of what was dropped three a step, and the passage's own"
+            assert page.locator(".tree-node.chosen").count() == 3
+            assert page.locator(".tree-node.chosen.pruned text").all_text_contents() == ["d", "e"]
+            assert page.locator(".tree-lines path").count() == len(shown)
+            assert page.locator(".report .scroll table").count() == 2
+            assert f"{e.verdict.upper()}: " in page.inner_text(".report")
             assert "dashed: it was dropped" in page.text_content(".legend")
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             assert faults == []
@@ -508,7 +524,7 @@ def test_the_page_escapes_and_is_self_contained(data: Path) -> None:
     assert "<b>the</b>" not in html
     assert not re.search(r"<script (?!>)|<link|src=|url\(|@import", html)
     assert html.count("<script>") == 1
-    assert 'class="scroll"' in html
+    assert escape(format_explanation(e)) in html, "for a browser without scripts"
     assert "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-" in html
     assert json.loads(json.dumps(facts(e), allow_nan=False))["verdict"] == e.verdict
 

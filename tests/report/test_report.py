@@ -23,7 +23,6 @@ from grls.report.blocks import (
     Section,
     Subsection,
     Table,
-    score_runs,
     value_table,
 )
 from grls.report.page import (
@@ -55,14 +54,15 @@ def test_manifests_name_data_sets_which_are_groups_steps_and_run(data, tmp_path)
     one = write(tmp_path / "one", data, GOOD, "ours", steps="fixed")
     two = write(tmp_path / "two", data, POOR, "theirs", "biencoder", "single")
     (group,) = load_groups([one, two])
-    assert (group.name, group.split, group.seen) == ("small", "test", {"f1"})
-    assert [(e.label, e.system, e.steps) for e in group.entries] == [
+    assert (group.name, group.split) == ("small", "test")
+    assert all(run.report["seen_unseen"]["seen_queries"] == 1 for run in group.runs)  # f1 is gold of training
+    assert [(e.label, e.system, e.steps) for e in group.runs] == [
         ("theirs", "biencoder", "single"),  # bi-encoders come first
         ("ours", "generator", "fixed"),
     ]
     other = dataset(tmp_path / "other")
     files = [write(tmp_path / f"run{n}", folder, GOOD) for n, folder in enumerate((other, data, other))]
-    assert [(g.name, len(g.entries)) for g in load_groups(files)] == [("other", 2), ("small", 1)]
+    assert [(g.name, len(g.runs)) for g in load_groups(files)] == [("other", 2), ("small", 1)]
 
 
 def test_a_data_set_that_is_not_known_or_has_moved_must_be_named(data, tmp_path):
@@ -71,7 +71,7 @@ def test_a_data_set_that_is_not_known_or_has_moved_must_be_named(data, tmp_path)
     with pytest.raises(ConfigError, match=r"chains.jsonl: which data set .* no manifest; give data=FOLDER"):
         load_groups([chains])
     (group,) = load_groups([chains, ranking], str(data))
-    assert [(e.label, e.system, e.steps) for e in group.entries] == [
+    assert [(e.label, e.system, e.steps) for e in group.runs] == [
         ("chains", "", "dynamic"), ("ranking", "", None),
     ]  # fmt: skip
     run = write(tmp_path / "run", data, GOOD, data=str(tmp_path / "gone" / "small"))
@@ -81,7 +81,7 @@ def test_a_data_set_that_is_not_known_or_has_moved_must_be_named(data, tmp_path)
     raises(DataError, r"nowhere: no such folder", load_groups, [run], str(tmp_path / "nowhere"))
     run = write(tmp_path / "run", data, GOOD, data="", corpus="", queries="")
     raises(ConfigError, r"which data set", load_groups, [run])
-    assert load_groups([run], str(data))[0].entries[0].label == "run"
+    assert load_groups([run], str(data))[0].runs[0].label == "run"
 
 
 def test_no_run_and_the_same_run_twice_are_refused(data, tmp_path):
@@ -131,10 +131,10 @@ def test_ids_and_texts_of_other_data_are_refused(data, tmp_path):
 
 def test_equal_names_are_told_apart_by_file(data, tmp_path):
     files = [write(tmp_path / n, data, GOOD, name) for n, name in (("a", "g"), ("b", "g"), ("c", "h"))]
-    assert [e.label for e in load_groups(files)[0].entries] == ["g (a)", "g (b)", "h"]
+    assert [e.label for e in load_groups(files)[0].runs] == ["g (a)", "g (b)", "h"]
     (tmp_path / "x").mkdir()
     same = [files[0], write(tmp_path / "x" / "a", data, GOOD, "g")]
-    assert [e.label for e in load_groups(same)[0].entries] == [f"g ({file})" for file in same]
+    assert [e.label for e in load_groups(same)[0].runs] == [f"g ({file})" for file in same]
 
 
 def test_a_run_over_all_queries_stands_beside_one_of_a_split(data, tmp_path):
@@ -144,13 +144,13 @@ def test_a_run_over_all_queries_stands_beside_one_of_a_split(data, tmp_path):
     everything = fingerprint_queries(read_queries(data))
     wide = write(tmp_path / "wide", data, GOOD, split=None, queries=everything)
     (group,) = load_groups([wide, write(tmp_path / "narrow", data, GOOD, "narrow")])
-    assert (group.split, [q.id for q in group.queries]) == ("test", ["q1", "q2"])
+    assert (group.split, [*group.qrels]) == ("test", ["q1", "q2"])
     assert json.loads((tmp_path / "wide.info.json").read_text())["split"] is None
     assert len(QUERIES) == 3
 
 
 def measured(*files, data=None, ks=(1, 3)):
-    return [score_runs(group, ks) for group in load_groups(list(files), data)]
+    return load_groups(list(files), data, ks=ks)
 
 
 def lines(table):
@@ -465,8 +465,7 @@ def files(tmp_path_factory):
 
 
 def page_of(files, **options):
-    groups = [score_runs(group, (1, 3)) for group in load_groups(files)]
-    return build_page(groups, (1, 3), 3, **options)
+    return build_page(load_groups(files, ks=(1, 3)), (1, 3), 3, **options)
 
 
 @pytest.fixture(scope="module")
@@ -529,7 +528,7 @@ def test_html_is_accessible(page):
 def test_no_axis_goes_beyond_all_and_words_stand_at_the_left(files, monkeypatch):
     figures = []
     monkeypatch.setattr("grls.report.page._svg", lambda figure, name: figures.append(figure) or "<svg></svg>")
-    recall_curves(score_runs(load_groups(files)[0], (1, 3)))
+    recall_curves(load_groups(files, ks=(1, 3))[0])
     low, high = figures[0].axes[0].get_ylim()
     assert 0 <= low < high == 100
     rows = (

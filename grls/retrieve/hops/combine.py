@@ -335,7 +335,7 @@ def expected_f1(chains: Sequence[Chain]) -> Chain:
     probability, with log-probabilities as scores; the score of the set is the log of its expected F1. It is
     ``done`` if the chains that are done have half of the probability or more. Among equal sets the smallest
     wins, with passages of likelier chains first. An empty set has no F1, as in
-    :mod:`grls.evaluation.metrics.set_f1`; where all sets are empty, the likeliest chain is returned.
+    :func:`grls.evaluation.metrics.set_f1`; where all sets are empty, the likeliest chain is returned.
     """
     if not chains:
         raise ValueError("expected at least one chain.")

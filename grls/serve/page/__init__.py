@@ -3,7 +3,8 @@
 The page at ``/`` is ``index.html`` with ``page.css`` and modules of JavaScript that need no build step.
 ``app.js`` begins: it holds the form and the state in the address. ``early.js`` sets the colours before
 anything is drawn, ``api.js`` sends requests, ``views.js`` shows answers, ``trail.js`` draws the chain,
-``beam.js`` the beam (``tree.js`` its tree, also for ``grls explain``), ``passage.js`` a passage,
-``answer.js`` what a language model writes, ``code.js`` a request as code. ``dom.js`` puts texts into the
-page, as text. ``files`` hands out these files, and makes the page at ``/docs``.
+``beam.js`` the beam, ``passage.js`` a passage, ``answer.js`` what a language model writes, ``code.js`` a
+request as code. ``dom.js`` puts texts into the page, as text. ``tree.js`` draws a tree of a beam and
+``report.js`` lays out a report, both also for the page of ``grls explain``. ``files`` hands out these
+files, and makes the page at ``/docs``.
 """

@@ -20,7 +20,7 @@ export const readable = (token) => shown(token).replace(/^[▁Ġ]/, "␣").repla
 export function arranged(trace) {
   return trace.steps.map((step) => {
     const within = step.tokens.filter((one) => one.fate !== "pruned");
-    const outside = step.tokens.filter((one) => one.fate === "pruned").slice(0, DROPPED);
+    const outside = step.tokens.filter((one) => one.fate === "pruned").filter((one, n) => n < DROPPED || one.gold);
     return new Map([...within, ...outside].map((token, row) => [token, row]));
   });
 }
@@ -66,7 +66,7 @@ function nodeOf(token, x, y, state) {
   return draw(
     "g",
     { class: `tree-node ${token.fate} ${state}` },
-    draw("title", null, token.tip ?? `${readable(token.token)}: ${percent(token.constrained)} under the constraint, ${several(token.passages, "passage")} left. ${FATES[token.fate][1]}`),
+    draw("title", null, `${readable(token.token)}: ${percent(token.constrained)} under the constraint${token.passages ? `, ${several(token.passages, "passage")} left` : ""}. ${FATES[token.fate][1]}`),
     draw("rect", { x, y, width, height: 28, rx: 7 }),
     draw("rect", { class: "fill", x: x + 3, y: y + 23, width: Math.max(1, (width - 6) * Math.exp(token.constrained ?? -9)), height: 3, rx: 1.5 }),
     draw("text", { x: x + width / 2, y: y + 17 }, text),
