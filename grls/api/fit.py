@@ -16,6 +16,7 @@ from grls.data.inputs.entries import corpus_of
 from grls.data.inputs.gold import write_splits
 from grls.data.inputs.tables import existing_path
 from grls.fitting.options import FitOptions
+from grls.fitting.splits import read_source
 from grls.io.files import TemporaryFolder, folder_for, is_temporary, saying
 from grls.retrieve.registry import Opening
 
@@ -113,7 +114,7 @@ def fit(
         if queries is None and gold is None and dev is None and test is None:
             source = existing_path(corpus, "corpus")
         if source is not None and source.is_dir():
-            fitted = fit_dataset(str(source), Path(folder), chosen, name=None)
+            fitted = fit_dataset(read_source(str(source), chosen), Path(folder), chosen)
             return FitResult(fitted, folder, chosen.device)
         passages = corpus_of(corpus)
         names = SplitNames(chosen.train_split, chosen.dev_split, chosen.test_split)
@@ -123,5 +124,7 @@ def fit(
         place = TemporaryFolder()
         with saying("the data", place):
             write_splits(Path(place), passages, splits)
-            fitted = fit_dataset(os.fspath(place), Path(folder), chosen, name="Python objects")
+            fitted = fit_dataset(
+                read_source(os.fspath(place), chosen, "Python objects"), Path(folder), chosen
+            )
         return FitResult(fitted, folder, chosen.device)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from time import monotonic
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from grls.api.opening import build_searcher
@@ -19,7 +18,7 @@ from grls.data.dataset import has_qrels
 from grls.data.inputs.arguments import Count, checked, checked_options, options_of
 from grls.data.inputs.entries import corpus_of
 from grls.data.inputs.gold import Gold, gold_of, hold_out, write_splits
-from grls.data.inputs.tables import existing_path, json_value, short_repr
+from grls.data.inputs.tables import existing_path, json_value, name_list, short_repr
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.ending import require
@@ -127,8 +126,8 @@ class Generator:
         require("train", "training a generator")
         if resume and output is None:
             raise ConfigError("resume needs output, the folder of the run to resume.")
-        stages = _recipe(recipe, GENERATOR_RECIPES, "generators")
-        stages = stages or (RecipeStage("chains", ("chains", str(recipe)), _HOPS),)
+        named = _recipe(recipe, GENERATOR_RECIPES, "generators")
+        stages = named or (RecipeStage("chains", ("chains", str(recipe))),)
         options = options or {}
         self._refuse_unfit(stages, options, teacher is not None)
         data = training_data(corpus, queries, gold, dev)
@@ -141,8 +140,8 @@ class Generator:
         # Earlier stages have folders in the output, which is that of the last one.
         place, results = Path(target), dict[str, TrainingResult]()
         folders = [*(place / stage.stage for stage in stages[:-1]), place]
-        taught_by = nullcontext() if teacher is None else folder_of(teacher)
-        with saying("Generator.fit", target), taught_by as teacher_folder:
+        with saying("Generator.fit", target), ExitStack() as held:
+            teacher_folder = None if teacher is None else held.enter_context(folder_of(teacher))
             if not resume:
                 for folder in folders:
                     refuse_unfinished(str(folder), warn=False)
@@ -163,8 +162,7 @@ class Generator:
                 }
                 if n == 0 and self.layers is not None:
                     settings["model.generator.layers"] = self.layers
-                settings |= stage.options
-                if stage.stage == _TAUGHT and not self._model.causal:
+                if named and stage.stage == _TAUGHT and not self._model.causal:
                     settings["model.freeze_embeddings"] = None
                 if "rescore" in stage.layers:
                     # Rescoring freezes twelve layers, as in ``rescore.yaml``, and in small models two fifths.
@@ -178,7 +176,7 @@ class Generator:
                 for option, value in options.items():
                     first, _, rest = option.partition(".")
                     if first == stage.stage or first not in STAGES:
-                        settings[rest if first == stage.stage else option] = _with_folders(value)
+                        settings[rest if first == stage.stage else option] = _with_folders(value, held)
                 seconds = None
                 if max_seconds is not None:  # the remaining stages share the remaining seconds
                     seconds = max((max_seconds - (monotonic() - begun)) / (len(folders) - n), 1e-3)
@@ -342,8 +340,13 @@ class BiEncoder:
         values = recipe_values(layers or ("biencoder", str(recipe)))
         recipe_tokens, positions = values.get("max_tokens"), find_encoder(self.name).positions
         max_tokens = min(recipe_tokens, positions) if recipe_tokens and positions else recipe_tokens
-        # The scale of a recipe is that of its model; without one it follows from the similarity of the model.
-        settings = {**values.get("fit", {}), "scale": None, "similarity": self.similarity, **options}
+        if layers is None and (more := values.keys() - {"fit", "max_tokens", "source", "kind"}):
+            raise ConfigError(f"{recipe} holds {name_list(sorted(more))}: give them as arguments of fit.")
+        settings = dict(values.get("fit", {}))
+        if layers is not None:  # its scale is that of its model; None follows the similarity of this one
+            settings["scale"] = None
+        settings |= {} if self.similarity is None else {"similarity": self.similarity}
+        settings |= options
         fit = options_of(BiEncoderOptions, settings, "BiEncoder.fit")
         if resume and output is None:
             raise ConfigError("resume needs output, the folder of the run to resume.")
@@ -402,16 +405,11 @@ class BiEncoder:
         return build_searcher(self.name, corpus, folder, building)
 
 
-_HOPS: Mapping[str, Any] = MappingProxyType({"data.multistep": None})
-"""Hops where a query has several gold passages."""
-
-
 class RecipeStage(NamedTuple):
-    """A training stage (:mod:`grls.train.cli`): layers of ``configs/``, and options over them."""
+    """A training stage (:mod:`grls.train.cli`), and its layers of ``configs/``."""
 
     stage: str
     layers: tuple[str, ...]
-    options: Mapping[str, Any] = MappingProxyType({})
 
 
 BIENCODER_RECIPES = {
@@ -428,7 +426,7 @@ BIENCODER_RECIPES = {
 }
 """Recipe -> its layers, of ``configs/``; later ones over earlier ones."""
 
-_RETRIEVE = RecipeStage("retrieve", ("retrieve",), _HOPS)
+_RETRIEVE = RecipeStage("retrieve", ("retrieve",))
 _MEMORISE = RecipeStage("memorise", ("memorise",))
 
 GENERATOR_RECIPES = {
@@ -437,11 +435,11 @@ GENERATOR_RECIPES = {
     # spans, every passage from the query alone: 6 epochs of at most 100 batches of 16 queries
     "single-step": (RecipeStage("chains", ("chains", "single-step/chains")),),
     # whole passages, all hops of a query at once: 3 epochs of batches of 8 queries
-    "chains": (RecipeStage("chains", ("chains",), _HOPS),),
+    "chains": (RecipeStage("chains", ("chains",)),),
     # as chains, and writes spans of 8 words instead of whole passages
-    "spans": (RecipeStage("chains", ("chains", "spans"), _HOPS),),
+    "spans": (RecipeStage("chains", ("chains", "spans")),),
     # as spans, and learns to rescore whole passages that BM25 proposes
-    "rescore": (RecipeStage("chains", ("chains", "spans", "rescore"), _HOPS),),
+    "rescore": (RecipeStage("chains", ("chains", "spans", "rescore")),),
     # the second stage of arXiv 2204.13596 alone (encoder-decoders): 150 epochs of batches of 120
     "retrieve": (_RETRIEVE,),
     # the first stage of arXiv 2204.13596 alone (encoder-decoders): writes passages, reads no query
@@ -451,7 +449,7 @@ GENERATOR_RECIPES = {
     # both stages with the paper's settings (encoder-decoders): 3 and 30 epochs
     "paper": (
         RecipeStage("memorise", ("memorise", "paper/memorise")),
-        RecipeStage("retrieve", ("retrieve", "paper/retrieve"), _HOPS),
+        RecipeStage("retrieve", ("retrieve", "paper/retrieve")),
     ),
 }
 """Recipe -> its stages; each begins with the model of the stage before."""
@@ -482,12 +480,14 @@ _ARGUMENTS = {
 """Options that are arguments of the call."""
 
 
-def _with_folders(value: Any) -> Any:
+def _with_folders(value: Any, held: ExitStack) -> Any:
+    """A value with folders in place of searchers; ``held`` ends those of searchers in memory."""
     if isinstance(value, Searcher):
-        return str(value.folder)
+        return held.enter_context(folder_of(value))
     if isinstance(value, Mapping):
-        return {name: _with_folders(item) for name, item in value.items()}
-    return [_with_folders(item) for item in value] if isinstance(value, list | tuple) else json_value(value)
+        return {name: _with_folders(item, held) for name, item in value.items()}
+    listed = isinstance(value, list | tuple)
+    return [_with_folders(item, held) for item in value] if listed else json_value(value)
 
 
 DATA = "data"

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from grls.api.streaming import StreamedHop, stream_hops, with_texts
+from grls.api.streaming import StreamedHop, stream_hops
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, passage_queries
 from grls.data.filters import Filter, Only, both, where
@@ -36,7 +36,7 @@ from grls.io.files import (
 from grls.io.progress import counted
 from grls.retrieve.base import Description, Retriever, untuned_fingerprint
 from grls.retrieve.compose import compose, hops_spec, hybrid_spec, rescored_spec, write_retriever
-from grls.retrieve.hits import search_hits
+from grls.retrieve.hits import search_hits, with_texts
 from grls.retrieve.hops.options import HopOptions, HopSteps
 from grls.retrieve.hub_names import CardOptions, is_hub_name
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec

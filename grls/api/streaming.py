@@ -8,32 +8,9 @@ from typing import NamedTuple, cast
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Filter
-from grls.data.links import as_written
 from grls.data.types import Chain, FullHit, Hit, Query
 from grls.retrieve.base import FindsChains, LetsJoin, Plan, PlansWalks, Retriever, SoFar, WalksHops
-from grls.retrieve.hits import returns_chain
-
-
-def with_texts(rankings: Sequence[Sequence[Hit]], corpus: Corpus) -> list[list[Hit]]:
-    """The hits, by id, with text, title and metadata of their passages, which are read once.
-
-    The words of links are then those of the titles.
-    """
-    ids = list({hit.id for hits in rankings for hit in hits})
-    numbers = cast(list[int], corpus.numbers(ids))  # of hits, none is unknown
-    read = dict(zip(ids, corpus.with_metadata(numbers), strict=True)) if ids else {}
-    return [
-        [
-            FullHit.of(
-                hit._replace(text=passage.text, title=passage.title),
-                metadata,
-                links=[link._replace(words=as_written(passage, link.words)) for link in hit.links],
-            )
-            for hit in hits
-            for passage, metadata in [read[hit.id]]
-        ]
-        for hits in rankings
-    ]
+from grls.retrieve.hits import returns_chain, with_texts
 
 
 class StreamedHop(NamedTuple):

@@ -25,10 +25,10 @@ def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -
         options: The options of :class:`~grls.fitting.options.FitOptions`.
     """
     chosen = FitOptions(**options)
-    read_source(data, chosen)  # what is wrong with the data is told before torch is imported
+    source = read_source(data, chosen)  # what is wrong with it is told before torch is imported
     from grls.fitting.run import fit_dataset, plan_dataset
 
     if plan:
-        print(plan_dataset(data, output, chosen))
+        print(plan_dataset(source, output, chosen))
     else:
-        fit_dataset(data, output, chosen)
+        fit_dataset(source, output, chosen)

@@ -21,7 +21,7 @@ from grls.fitting.models import base_models, this_machine
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.result import Fitted, write_outcome
 from grls.fitting.search import Stage, TimeIsUp, search_stages
-from grls.fitting.splits import TEST, SplitData, data_facts, divide, read_source
+from grls.fitting.splits import TEST, SplitData, data_facts, divide
 from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, require, without_warnings
 from grls.io.files import is_temporary
@@ -34,9 +34,8 @@ _ENDING = 20.0  # seconds of choosing, page and card, at most a tenth of the bud
 _REPORTED = 100  # test queries that the kept candidate ranks, before time goes to anything else
 
 
-def plan_dataset(data: str, output: str | Path, options: FitOptions) -> str:
+def plan_dataset(source: SplitData, output: str | Path, options: FitOptions) -> str:
     """What :func:`fit_dataset` would look at and do; nothing is written, trained or measured."""
-    source = read_source(data, options)
     refuse_other_output(Path(output), source.fingerprint)
     progress = FitProgress(Path(output), FitClock(Path(output)), False)
     stages, lines = _stages(Path(output), options, divide(source, options.seed), progress)
@@ -67,16 +66,13 @@ def _stages(
     return FitStages(candidates, facts, models, progress), lines
 
 
-def fit_dataset(
-    data: str, output: str | Path, options: FitOptions, shown: bool = True, name: str | None = None
-) -> Fitted:
-    """Make the best retriever for a data set folder; ``output`` opens as the best so far at any time.
+def fit_dataset(source: SplitData, output: str | Path, options: FitOptions, shown: bool = True) -> Fitted:
+    """Make the best retriever for a data set; ``output`` opens as the best so far at any time.
 
     A run that is called again with the same data goes on with what is done. ``shown``: print progress and
-    results. ``name``: what results call the data set; None: its folder.
+    results.
     """
     quiet()
-    source = read_source(data, options, name)
     journal = FitJournal(output, source.fingerprint)
     try:
         with without_warnings():

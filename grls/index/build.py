@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from grls.cluster.plan import Done, Shard
-from grls.data.codec import DONE_ID, Codec
+from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.corpus_table import BATCH
 from grls.data.spans import Spans
@@ -79,14 +79,14 @@ def build_index(
 
     Raises:
         ConfigError: The options do not fit together.
-        DataError: The corpus is empty, or a passage has the id reserved for DONE.
+        DataError: The corpus is empty.
     """
     _check_options(backend, form)
     if memory is not None and memory < SMALLEST_MEMORY:
         raise ConfigError(
             f"building an index needs at least {SMALLEST_MEMORY // 2**20} MiB, got {memory:,} bytes."
         )
-    refuse_unindexable(corpus)
+    refuse_empty(corpus)
     noun = "span" if isinstance(corpus, Spans) else "passage"
     with Progress(len(corpus), "tokenize", plural(noun), shown=progress) as bar, ExitStack() as after:
 
@@ -117,9 +117,9 @@ def build_segment(
     The passages of the segment ``before`` come first.
 
     Raises:
-        DataError: The corpus is empty, or a passage has the id reserved for DONE.
+        DataError: The corpus is empty.
     """
-    refuse_unindexable(corpus)
+    refuse_empty(corpus)
     pieces = list(_tokenized(corpus, codec))
     if before is not None:
         old = [before.tokens(passage) for passage in range(len(before))]
@@ -127,14 +127,11 @@ def build_segment(
     return index_tokens(*concatenated(pieces), codec.end, backend)
 
 
-def refuse_unindexable(corpus: Corpus | Spans) -> None:
-    """Refuse (DataError) an empty corpus, or a corpus with a reserved id."""
+def refuse_empty(corpus: Corpus | Spans) -> None:
     if not len(corpus):
         raise DataError(
             "the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source
         )
-    if corpus.numbers([DONE_ID])[0] is not None:
-        raise DataError(f"the passage id {DONE_ID!r} is reserved; rename that passage.", corpus.source)
 
 
 def token_type(codec: Codec) -> type[np.unsignedinteger[Any]]:
@@ -222,7 +219,7 @@ class ShardSorter:
     """
 
     def __init__(self, listed: Corpus | Spans, codec: Codec, memory: int):
-        refuse_unindexable(listed)
+        refuse_empty(listed)
         self._listed = listed
         self._codec = codec
         self._memory = memory

@@ -37,7 +37,7 @@ from grls.data.inputs.tables import short_repr
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index.array import CHECKED_BYTES, chosen_verify
-from grls.index.build import refuse_unindexable
+from grls.index.build import refuse_empty
 from grls.index.rows import Array
 from grls.io.files import atomic_folder, note_mapped, sha256, temporary
 from grls.io.progress import Progress, counted
@@ -154,7 +154,7 @@ class EncodedRetriever(ABC):
         progress: bool = False,
     ):
         check_counts(batch_size=batch_size)
-        refuse_unindexable(corpus)
+        refuse_empty(corpus)
         self.check_rows(rows, len(corpus) + len(self.last_texts), encoder.dimension)
         self.encoder = encoder
         self.corpus = corpus
@@ -251,7 +251,7 @@ class EncodedRetriever(ABC):
     ) -> Self:
         """Encode a corpus in memory; the arguments are those of the constructor."""
         check_counts(batch_size=batch_size)
-        refuse_unindexable(corpus)
+        refuse_empty(corpus)
         parts, cut = [], 0
         with Progress(len(corpus), "embed", "passages", shown=progress) as bar, encoder.telling(bar.update):
             for first in range(0, len(corpus), cls.part):
@@ -328,7 +328,7 @@ class EncodedRetriever(ABC):
         options = {"device": building.device, "max_tokens": building.limits.input, **cls.loading(building)}
         load = partial(cls.encodes.load, source, **options)
         encoder, passages = load(), Corpus.read(corpus)
-        refuse_unindexable(passages)
+        refuse_empty(passages)
         prints = {"model": encoder.fingerprint(), "corpus": passages.fingerprint}
 
         def here() -> Work:

@@ -1,4 +1,4 @@
-"""The hits of a search by any kind of retriever: those of its best chain, or else of its ranking."""
+"""The hits of a search by any retriever, of its best chain or else of its ranking, and their texts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TypeGuard, cast
 
+from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter
+from grls.data.links import as_written
 from grls.data.types import RANKINGS, Chain, FullHit, Hit, Query
 from grls.retrieve.base import FindsChains, LetsJoin, Plan, PlansWalks, Retriever, SoFar
 from grls.retrieve.queries import check_counts
@@ -31,6 +33,28 @@ def search_hits(
         return retriever.retrieve(queries, k, allow)
     check_counts(k=k)
     return [numbered_hits(chains[0])[:k] for chains in retriever.retrieve_chains(queries, allow)]
+
+
+def with_texts(rankings: Sequence[Sequence[Hit]], corpus: Corpus) -> list[list[Hit]]:
+    """The hits, by id, with text, title and metadata of their passages, which are read once.
+
+    The words of links are then those of the titles.
+    """
+    ids = list({hit.id for hits in rankings for hit in hits})
+    numbers = cast(list[int], corpus.numbers(ids))  # of hits, none is unknown
+    read = dict(zip(ids, corpus.with_metadata(numbers), strict=True)) if ids else {}
+    return [
+        [
+            FullHit.of(
+                hit._replace(text=passage.text, title=passage.title),
+                metadata,
+                links=[link._replace(words=as_written(passage, link.words)) for link in hit.links],
+            )
+            for hit in hits
+            for passage, metadata in [read[hit.id]]
+        ]
+        for hits in rankings
+    ]
 
 
 def plan_search(retriever: LetsJoin, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:

@@ -24,14 +24,14 @@ from threading import Condition, RLock, Thread
 from time import perf_counter
 from typing import Any, NamedTuple, cast
 
-from grls.api.streaming import StreamedHop, plan_hops, stream_hops, with_texts
+from grls.api.streaming import StreamedHop, plan_hops, stream_hops
 from grls.data.filters import Filter
 from grls.data.types import Hit, Query
 from grls.errors import GrlsError
 from grls.io.progress import reporting
 from grls.io.timing import Part, PartCounts, counting
 from grls.retrieve.base import JoiningPlan, LetsJoin, Plan, Retriever, RunsPlans, runner_of
-from grls.retrieve.hits import plan_search, search_hits
+from grls.retrieve.hits import plan_search, search_hits, with_texts
 
 log = logging.getLogger(__name__)
 

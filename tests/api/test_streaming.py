@@ -10,8 +10,8 @@ import pytest
 
 import grls
 from grls.api.searcher import Searcher
-from grls.api.streaming import with_texts
 from grls.errors import ConfigError, DataError
+from grls.retrieve.hits import with_texts
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import RankedHops, hop_by_hop
 from grls.retrieve.registry import load_retriever

@@ -29,6 +29,7 @@ from grls.fitting.options import FitOptions
 from grls.fitting.result import Fitted, milliseconds
 from grls.fitting.run import fit_dataset, plan_dataset
 from grls.fitting.search import MARGIN, Stage, TimeIsUp
+from grls.fitting.splits import read_source
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.hub import figures_beside
@@ -51,7 +52,7 @@ def options(place: Path) -> FitOptions:
 def fitted(data: Path, output: Path, options: FitOptions | None = None, **more: Any) -> Fitted:
     """A run that prints nothing; without options of BM25 alone."""
     given = fit_options(**(WORDS_ALONE if options is None else vars(options)) | more)
-    return fit_dataset(str(data), output, given, shown=False)
+    return fit_dataset(read_source(str(data), given), output, given, shown=False)
 
 
 @pytest.fixture(scope="module")
@@ -392,7 +393,8 @@ def test_with_other_options_the_output_opens_as_before_until_its_successor_has_r
     assert second.kept == "bm25 + base"
     assert named() == ["base-2", "bm25-2", "fusion-bm25-2-base-2"]
     capsys.readouterr()
-    fit_dataset(str(tmp_path / "data"), output, fit_options(**encoder))
+    given = fit_options(**encoder)
+    fit_dataset(read_source(str(tmp_path / "data"), given), output, given)
     told = "so these are made anew: bm25, base; the output opens as bm25 + base until then"
     assert told in capsys.readouterr().out
     assert named() == ["base", "bm25", "fusion-bm25-base"]
@@ -559,7 +561,8 @@ def test_what_was_removed_is_made_again(place: Path, tmp_path: Path) -> None:
 def test_without_models_there_is_bm25(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended = fit_dataset(str(place / "data"), tmp_path / "out", fit_options(**WORDS_ALONE))
+    words = fit_options(**WORDS_ALONE)
+    ended = fit_dataset(read_source(str(place / "data"), words), tmp_path / "out", words)
     assert (ended.kept, [*ended.metrics]) == ("bm25", ["bm25"])
     assert load_retriever(tmp_path / "out").kind == "bm25"
     assert "R@2 87.5 on 4 dev queries" in ended.why
@@ -589,7 +592,7 @@ def test_without_labelled_questions_the_fusion_with_the_encoder_is_kept(
 ) -> None:
     """BM25 wins on sentences that are cut out of passages, and was kept; R@5 "on dev queries" said so."""
     data, output = write_fit_data(tmp_path / "data", "test"), tmp_path / "out"
-    ended = fit_dataset(str(data), output, fit_options(**vars(options)))
+    ended = fit_dataset(read_source(str(data), options), output, options)
     assert [*ended.metrics] == ["bm25", "base", "bm25 + base"]
     assert (ended.kept, ended.queries) == ("bm25 + base", {"cut sentences": 2, "test": 3})
     assert "cut sentences R@2" in ended.metrics["bm25"]
@@ -634,7 +637,7 @@ def linked(tmp_path: Path) -> Path:
 def test_where_passages_name_each_other_hops_with_links_come_first(
     linked: Path, options: FitOptions, tmp_path: Path
 ) -> None:
-    plan = plan_dataset(str(linked), tmp_path / "plan", options)
+    plan = plan_dataset(read_source(str(linked), options), tmp_path / "plan", options)
     assert "48 passages of 6 words (en), 50% of them with links" in plan
     first = "bm25: BM25\n  bm25-hops: BM25, ranked by hops with links\n  base: "
     assert first in plan
@@ -766,9 +769,8 @@ def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
 def test_a_plan_says_what_there_would_be_and_writes_nothing(
     place: Path, options: FitOptions, tmp_path: Path
 ) -> None:
-    text = plan_dataset(
-        str(place / "data"), tmp_path / "out", fit_options(**vars(options) | {"budget": "9m"})
-    )
+    given = fit_options(**vars(options) | {"budget": "9m"})
+    text = plan_dataset(read_source(str(place / "data"), given), tmp_path / "out", given)
     assert "queries: 9 train, 4 dev, 3 test" in text
     assert "Stages, in this order, while there is time (9m):\n  bm25: BM25\n  base: embed 10 passages" in text
     assert "generator: fine-tune llama to write spans" in text
