@@ -70,7 +70,7 @@ class Metric(evaluate.Metric):  # type: ignore[misc]
         if self.config_name not in METRICS:
             raise ConfigError(f"name a metric behind the path: one of {', '.join(METRICS)}.")
         metric, kinds = METRICS[self.config_name]
-        told = metric.__doc__ or getattr(metrics, self.config_name, graph_success).__doc__
+        told = metric.__doc__ or getattr(metrics, self.config_name, graph_success).__doc__  # of what it wraps
         return evaluate.MetricInfo(
             description=told, citation="", inputs_description=told, features=datasets.Features(kinds)
         )

@@ -73,15 +73,9 @@ class Explainer:
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
             decoder, hits = searches.decoder, searches.trace.found
             returned = [hit.passage for hit in hits]
-            steps = watch(
-                generator,
-                searches.model_input,
-                searches.taken(decoder.beams),
-                searches.exclude,
-                None,
-                searches.prior,
-                LISTED,
-            ).steps
+            taken, listed = searches.taken(decoder.beams), max(LISTED, decoder.beams)  # all that were kept
+            search = searches.model_input, taken, searches.exclude, None, searches.prior
+            steps = watch(generator, *search, listed).steps
             for number in numbers[: len(gold)]:
                 judgement = judge(searches, number, done, self.widest, self.exhaustive)
                 score = None if searches.excluded(number) else searches.score(number)

@@ -96,12 +96,12 @@ def drawn(steps: Sequence[TracedStep], path: Sequence[PathRow]) -> list[dict[str
 
     Those that the search dropped or does not list are added.
     """
-    drawn: list[dict[str, Any]] = plain_values(steps)
+    shown: list[dict[str, Any]] = plain_values(steps)
     parent: int | None = None  # the passage's prefix among the tokens of the step before
     for n, row in enumerate(path):
-        if n == len(drawn):
-            drawn.append({"candidates": 0, "beams": [], "tokens": []})
-        beams, tokens = drawn[n]["beams"], drawn[n]["tokens"]
+        if n == len(shown):
+            shown.append({"candidates": 0, "beams": [], "tokens": []})
+        beams, tokens = shown[n]["beams"], shown[n]["tokens"]
         beam = next((b for b, one in enumerate(beams) if one["parent"] == parent), len(beams))
         if beam == len(beams):
             beams.append({"parent": parent})
@@ -112,4 +112,4 @@ def drawn(steps: Sequence[TracedStep], path: Sequence[PathRow]) -> list[dict[str
             tokens.append(token)
         token["gold"] = True
         parent = tokens.index(token)
-    return drawn
+    return shown
