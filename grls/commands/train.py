@@ -32,8 +32,8 @@ _CALLBACKS = {
 _EPILOG = (
     "--model.generator CLASS chooses the model to start from: Pretrained, ScratchT5 or WarmStart of "
     "grls.models.load.build, PretrainedLM or CausalLM of grls.models.load.language. `{prog} "
-    "--model.generator.help CLASS` lists the options of CLASS. --model.help CLASS and --data.help CLASS list the "
-    "options of classes of your own."
+    "--model.generator.help CLASS` lists the options of CLASS. --model.help CLASS and --data.help CLASS list "
+    "those of classes of your own."
 )
 _STAGES = {
     "memorise": "Train a generator to write each passage of a corpus, given its front.",

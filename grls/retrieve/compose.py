@@ -26,7 +26,6 @@ from grls.data.corpus import corpus_file
 from grls.data.inputs.tables import json_value
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import atomic_folder, is_temporary, refuse_foreign
-from grls.models.load.opening import refuse_missing_folder
 from grls.retrieve.registry import Opening, member_keys, open_spec, with_languages
 from grls.retrieve.spec import (
     CHECKSUMS,
@@ -80,6 +79,8 @@ def fusion_spec(
 
 def rescored_spec(retriever: Member, model: str, rereading: Rereading) -> dict[str, Any]:
     """A retriever whose best passages a cross-encoder, a folder or hub name, rescores."""
+    from grls.models.load.opening import refuse_missing_folder  # loads libraries that BM25 needs not
+
     refuse_missing_folder(model)
     path = Path(model).expanduser()
     named = str(path) if path.is_dir() else model

@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 from grls.data.inputs.arguments import UnfitError, fitted
 from grls.errors import ConfigError, DataError, MismatchError, Option, in_python, worded
 from grls.io.files import atomic_folder, is_temporary, read_json, sha256, write_json
-from grls.retrieve.base import Retriever, single_steps
 
 if TYPE_CHECKING:
     from grls.data.corpus import Corpus
+    from grls.retrieve.base import Retriever
 
 MANIFEST = "grls.json"
 FORMAT = 1
@@ -96,6 +96,8 @@ class Component:
     def single_step(self) -> Retriever:
         """The retriever without hops that its folder stores; those of a composite of kind ``hops`` stay."""
         spec = self.spec or ({} if self.folder is None else read_spec(followed(self.folder)))
+        from grls.retrieve.base import single_steps  # late: a server reads specifications before NumPy
+
         return self.retriever if spec.get("kind", "hops") == "hops" else single_steps(self.retriever)
 
 

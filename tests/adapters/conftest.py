@@ -1,7 +1,6 @@
 """A BM25 retriever in a folder, over passages with titles and metadata."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,7 @@ import grls
 from grls.api.opening import load
 from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
-from grls.data.filters import Allow
-from grls.data.types import Hit, Passage, Query
+from grls.data.types import Passage
 from grls.retrieve.bm25 import BM25Retriever
 
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "false")
@@ -44,17 +42,3 @@ def searcher(folder: Path) -> Searcher:
 def tied() -> Searcher:
     """All passages have the same score."""
     return grls.BM25({"b": "green frogs", "c": "green frogs", "a": "green frogs"})
-
-
-@pytest.fixture
-def batches(searcher: Searcher, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of queries of every batch that the retriever answers."""
-    sizes: list[int] = []
-    retrieve = searcher.retriever.retrieve
-
-    def counted(queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
-        sizes.append(len(queries))
-        return retrieve(queries, k, allow)
-
-    monkeypatch.setattr(searcher.retriever, "retrieve", counted)
-    return sizes

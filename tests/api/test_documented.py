@@ -61,7 +61,7 @@ def test_every_public_call_has_a_row() -> None:
     values = {"Chain", "Corpus", "FitResult", "Hit", "Passage", "Query", "Searcher"}
     assert {f"grls.{name}" for name in set(grls.__all__) - values} <= CALLS.keys()
     methods = {name for name in dir(grls.Searcher) if not name.startswith("_")}
-    inner = {"composed", "corpus", "describe", "folder", "rankings", "reopen"}
+    inner = {"composed", "corpus", "describe", "folder", "on_disk", "opened", "retriever"}
     assert methods - inner <= CALLS.keys() == rows().keys()
     assert all(f"grls.{name}" in PAGE for name in values - {"Searcher"})
 

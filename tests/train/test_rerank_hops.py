@@ -18,6 +18,7 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
 from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.compose import compose, rescored_spec, write_retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.hops.options import HopOptions
@@ -114,8 +115,8 @@ def test_a_folder_of_hops_reads_the_passages_found(
         BiEncoderModel.load(str(root / "bert"), device="cpu"), Corpus.read(root / "data")
     )
     dense.save_pretrained(tmp_path / "dense")
-    made = over(dense, PairScorer.load(str(root / "out" / "model"), "cpu"), Rereading(10, weight))
-    made.save_pretrained(tmp_path / "rescored", tmp_path / "dense")
+    spec = rescored_spec(str(tmp_path / "dense"), str(root / "out" / "model"), Rereading(10, weight))
+    write_retriever(compose(spec, Opening("cpu")), tmp_path / "rescored", link=True)
     opened: Any = load_retriever(tmp_path / "rescored", Opening("cpu"))
     assert opened.encoder.evidence_words == 6
     read: list[str] = []
