@@ -11,6 +11,7 @@ import copy
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -264,15 +265,17 @@ class TextWriter:
             mask[n, first : first + padding] = 0
         start = 1 if encoder else longest  # an encoder-decoder's output begins with its start token
         device = self.model.device
-        output = self.model.generate(
-            input_ids=inputs.to(device), attention_mask=mask.to(device), max_new_tokens=self.max_new_tokens,
-            do_sample=False, num_beams=1, temperature=None, top_p=None, top_k=None,
-            eos_token_id=sorted(self._ends), pad_token_id=self._pad,
-            stopping_criteria=StoppingCriteriaList([StoppedRows(lambda row: self._text(row)[1], start)]),
-            logits_processor=LogitsProcessorList([RefuseNaNLogits(), *([Drawn(draws)] if any(draws) else
-            [])]), return_dict_in_generate=True, output_logits=scored,
-            **({} if cache is None else {cache_argument(self.model): cache}),
-        )  # fmt: skip
+        with _settings_of_generate():
+            output = self.model.generate(
+                input_ids=inputs.to(device), attention_mask=mask.to(device),
+                max_new_tokens=self.max_new_tokens,
+                do_sample=False, num_beams=1, temperature=None, top_p=None, top_k=None,
+                eos_token_id=sorted(self._ends), pad_token_id=self._pad,
+                stopping_criteria=StoppingCriteriaList([StoppedRows(lambda row: self._text(row)[1], start)]),
+                logits_processor=LogitsProcessorList([RefuseNaNLogits(), *([Drawn(draws)] if any(draws) else
+                [])]), return_dict_in_generate=True, output_logits=scored,
+                **({} if cache is None else {cache_argument(self.model): cache}),
+            )  # fmt: skip
         tokens = output.sequences[:, start:]  # [B, T]
         continuations = []
         for row in tokens.tolist():
@@ -330,6 +333,18 @@ def common(rows: Sequence[Sequence[int]]) -> int:
     shortest = min(len(row) for row in rows)
     same: Iterator[int] = (n for n in range(shortest - 1) if any(row[n] != rows[0][n] for row in rows))
     return next(same, shortest - 1)
+
+
+@contextmanager
+def _settings_of_generate() -> Iterator[None]:
+    """A context that names the file of the settings on which ``generate`` breaks."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"transformers cannot write with this language model ({error}): see whether its "
+            "generation_config.json is that of the source of the model."
+        ) from error
 
 
 def too_long(

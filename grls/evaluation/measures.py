@@ -21,7 +21,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from dataclasses import dataclass
 from difflib import get_close_matches
 from numbers import Integral
-from statistics import fmean
 from typing import Any, TypeVar
 
 import ir_measures
@@ -194,13 +193,6 @@ def query_values(
                 raise DataError(f"the measure {name!r} gave {value!r} for query {query!r}; expected 0 to 1.")
             values[name].append(share)
     return {name: values[name] for name in names}
-
-
-def mean_values(
-    measures: Any, rankings: Mapping[Any, Sequence[Any]], qrels: Mapping[Any, Mapping[Any, Any]]
-) -> dict[str, float]:
-    """The mean of each measure over the judged queries; see :func:`query_values` for the arguments."""
-    return {name: fmean(values) for name, values in query_values(measures, rankings, qrels).items()}
 
 
 def ndcg(retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]]) -> float:

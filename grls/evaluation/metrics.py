@@ -17,13 +17,15 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pandas as pd
 import regex
 
 from grls.data.words import UNSPACED, function_words, pieces
 from grls.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    import pandas as pd  # late below: it takes a third of a second
 
 KS = (1, 5, 10, 20)
 """The default cut-offs."""
@@ -34,6 +36,8 @@ Scores = dict[str, float]
 
 def score_table(metric: Callable[..., Scores], *inputs: Mapping[str, Any], **options: Any) -> pd.DataFrame:
     """The scores of each query that all inputs (query id -> value) have: a table query x metric."""
+    import pandas as pd
+
     first, *others = inputs
     queries = [query for query in first if all(query in values for values in others)]
     rows = [metric(*(values[query] for values in inputs), **options) for query in queries]
@@ -56,6 +60,8 @@ def averages(table: pd.DataFrame) -> dict[str, Any]:
 
 def means(metric: Callable[..., Scores], *inputs: Sequence[Any], **options: Any) -> dict[str, Any]:
     """The averages of a metric over queries; each input has one item a query, in the same order."""
+    import pandas as pd
+
     rows = [metric(*row, **options) for row in zip(*inputs, strict=True)]
     return averages(pd.DataFrame(rows, dtype=float))
 

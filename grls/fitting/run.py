@@ -163,7 +163,12 @@ class _FitRun:
             needs = tuple(system.name for system in systems if not system.parts)
             return self.journal.inputs([options.decides, ranked], needs)
         encoder, writer = (model and model.name for model in (models.biencoder, models.generator))
-        own = {"base": [encoder], "dense": [options.seed], "generator": [writer, encoder, options.seed]}
+        linked = self.stages.linked is not None  # then its hops gave hard negatives
+        own = {
+            "base": [encoder],
+            "dense": [options.seed, linked],
+            "generator": [writer, encoder, options.seed],
+        }
         k = None if stage.name in (BM25, "base") else options.k  # they are not tuned
         given = [k, options.depth, options.device, options.precision, own.get(stage.name)]
         return self.journal.inputs(given, ("data", *stage.needs))

@@ -201,7 +201,7 @@ class FitStages:
         return self._embedding("dense") + (hops if self.facts.hops else 0.0)
 
     def _encoder_step(self) -> float:
-        texts = ENCODER_BATCH * (2 if self._linked is None else 3)
+        texts = ENCODER_BATCH * (2 if self.linked is None else 3)
         return self.pace.of("step dense") or _STEP * texts * self.pace.of("embed")
 
     def _writer_step(self) -> float:
@@ -380,7 +380,7 @@ class FitStages:
         self._embedded("dense", str(model), allowance, late)
 
     @property
-    def _linked(self) -> System | None:
+    def linked(self) -> System | None:
         """BM25's hops with links, whose wrong passages are hard negatives: the training learns what links do
         not tell.
         """
@@ -410,7 +410,7 @@ class FitStages:
             "precision": options.precision,
             "device": "cpu" if options.device == "cpu" else "auto",
         }
-        linked = self._linked
+        linked = self.linked
         if linked is not None:
             changed["hard_negatives"] = 1
         return run_biencoder(

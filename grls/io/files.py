@@ -365,7 +365,9 @@ def saying(name: str, folder: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except GrlsError as error:
         if is_temporary(Path(folder)):
-            error.args = (error.text.replace(os.fspath(folder), name), *error.args[1:])
+            place = os.fspath(folder)
+            text = error.text.replace(f"{place}/corpus.jsonl", f"the corpus of {name}").replace(place, name)
+            error.args = (text, *error.args[1:])
         raise
 
 

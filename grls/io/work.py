@@ -47,13 +47,15 @@ def all_done(
 ) -> Iterator[GrowingFile]:
     """Do the items that a file lacks, so many ``together``; the block has the file with the records of all.
 
-    A record is the ``name`` of its item and what ``do`` returns for it. With ``spent``, running totals of
-    this process, the last record of a group has what the group has spent, and its seconds: then a group that
-    a kill has split is done again. A run over the first items of ``known`` leaves a file with which a run
-    over all goes on.
+    A record is the ``name`` of its item and what ``do`` returns for it. A group that a kill has split is done
+    again, so that groups are those of a run that nothing ends. With ``spent``, running totals of this
+    process, the last record of a group has what the group has spent, and its seconds. A run over the first
+    items of ``known`` leaves a file with which a run over all goes on.
     """
     with GrowingFile(file, settings, grouped=spent is not None) as lines:
         _refuse_other(lines, map(name, items if known is None else known))
+        if spent is None and lines.count < len(items):
+            lines.cut(lines.count // together * together)
         with Progress(len(items), label, unit, lines.count) as bar:
             for first in range(lines.count, len(items), together):
                 group = items[first : first + together]
@@ -149,6 +151,7 @@ class GrowingFile:
                 f"{self.path} was removed or replaced while it was written; run the command again."
             )
         if size and not begun:
+            self.close()
             raise WriteError(
                 f"{self.path} was begun by another run meanwhile; run the command again to resume it."
             )
@@ -165,6 +168,14 @@ class GrowingFile:
                 "resumes where it stopped."
             ) from error
         self.count += len(records)
+
+    def cut(self, count: int) -> None:
+        """Keep the first ``count`` records."""
+        if count < self.count:
+            with self.path.open("rb") as stream:
+                kept = sum(len(next(stream)) for _ in range(count + 1))  # and the settings
+            os.truncate(self.path, kept)
+            self.count = self.found = count
 
     def close(self) -> None:
         if self._stream is not None:

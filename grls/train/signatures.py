@@ -21,8 +21,8 @@ REQUIRED = "required"
 class TrainingStage(NamedTuple):
     """The classes of a stage, by their paths.
 
-    ``measured``: option groups of callbacks that measure on dev -> path of the
-    callback. ``options``: default options of the stage, which the command line overrides.
+    ``measured``: option groups of callbacks that measure on dev -> path of the callback. ``options``: default
+    options of the stage, which the command line overrides.
     """
 
     model: str

@@ -118,6 +118,18 @@ def test_an_end_token_behind_the_prompt_is_left_out() -> None:
     assert writer.write([]) == []
 
 
+@pytest.mark.parametrize(("field", "value"), [("repetition_penalty", "x"), ("no_repeat_ngram_size", "x")])
+def test_settings_that_generate_breaks_on_are_named_by_their_file(field: str, value: Any) -> None:
+    model = small_gpt2()
+    setattr(model.generation_config, field, value)
+    raises(
+        ConfigError,
+        r"cannot write .*generation_config\.json",
+        TextWriter(model, words(), 2, 2).write,
+        PROMPTS,
+    )
+
+
 def test_what_cannot_be_written_is_refused() -> None:
     raises(ConfigError, "max_new_tokens must be at least 1, got 0", TextWriter, small_llama(), words(), 0)
     raises(ConfigError, "empty stop string", TextWriter, small_llama(), words(), stops=("\n", ""))

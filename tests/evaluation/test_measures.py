@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import log2
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import ir_measures
@@ -20,7 +21,6 @@ from grls.errors import ConfigError, DataError
 from grls.evaluation import measures
 from grls.evaluation.measures import (
     MEASURES,
-    mean_values,
     measure_names,
     ndcg,
     query_values,
@@ -37,7 +37,7 @@ def test_grades_count_and_a_query_without_an_answer_scores_nothing():
     assert found["nDCG@10"] == pytest.approx([2 / log2(3) / ideal, 0.0, 0.0])
     assert found["RR"] == pytest.approx([0.5, 0.0, 0.0])
     assert found["Judged@2"] == pytest.approx([1.0, 0.0, 1.0])
-    assert mean_values(["RR"], {"a": ["x"]}, qrels) == {"RR": pytest.approx(1 / 3)}
+    assert query_values(["RR"], {"a": ["x"]}, qrels) == {"RR": pytest.approx([1.0, 0.0, 0.0])}
 
 
 def test_names_of_measures_are_texts_or_of_ir_measures_once_each():
@@ -106,7 +106,8 @@ def test_measures_are_those_of_ir_measures():
     judged = [ir_measures.Qrel(q, p, g) for q, grades in qrels.items() for p, g in grades.items()]
     hits = [ir_measures.ScoredDoc(q, p, 9 - n) for q, ids in rankings.items() for n, p in enumerate(ids)]
     theirs = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in names], judged, hits)
-    ours = mean_values(measure_names(names), rankings, qrels)
+    values = query_values(measure_names(names), rankings, qrels)
+    ours = {name: fmean(rows) for name, rows in values.items()}
     assert ours == pytest.approx({str(name): value for name, value in theirs.items()})
 
 

@@ -17,7 +17,7 @@ from grls.errors import ConfigError, DataError
 from grls.evaluation import hugging_face
 from grls.evaluation.answers import attributed, hypothesis, joined
 from grls.evaluation.graph import problem_from_texts
-from grls.evaluation.measures import mean_values
+from grls.evaluation.measures import query_values
 from grls.evaluation.metrics import (
     Accepted,
     complete_recall,
@@ -84,7 +84,7 @@ def test_the_known_number_ends_a_list_after_as_many_passages_as_are_gold():
 )
 def test_the_known_number_is_r_precision_where_the_list_is_long_enough(ids, gold):
     qrels = {"q": dict.fromkeys(gold, 1)}
-    expected = mean_values(["Rprec"], {"q": ids}, qrels)["Rprec"]
+    (expected,) = query_values(["Rprec"], {"q": ids}, qrels)["Rprec"]
     assert known_number(ids, gold) == {"f1_known_number": pytest.approx(expected)}
 
 

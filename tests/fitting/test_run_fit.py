@@ -324,7 +324,7 @@ def test_a_run_that_is_killed_in_any_stage_opens_as_the_best_so_far_and_goes_on_
 def test_an_encoder_cuts_long_queries_though_the_run_was_killed_after_it_was_built(
     place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = run.divide(run.read_source(str(place / "data"), options), 0)
+    data = run.divide(read_source(str(place / "data"), options), 0)
     data.write(tmp_path / "data")
     progress = FitProgress(tmp_path / "logs", FitClock(tmp_path), False)
     made, _ = run._stages(tmp_path, options, data, progress)
@@ -746,7 +746,7 @@ def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
         slow.output = output
         return slow
 
-    source = run.read_source(str(place / "data"), options)
+    source = read_source(str(place / "data"), options)
     progress = FitProgress(tmp_path / "logs", FitClock(tmp_path), False)
     slow = made(tmp_path / "one")
     slow._trained("generator", 40, slow._train, 250.0, lambda: 9.0)

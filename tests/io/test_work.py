@@ -152,13 +152,20 @@ def test_a_run_over_more_items_goes_on_and_counts_what_was_spent(tmp_path: Path)
 
 
 def test_without_costs_a_file_has_the_same_bytes_wherever_it_was_cut(tmp_path: Path) -> None:
-    path = tmp_path / "work.jsonl"
-    done(path, [1, 2, 3, 4, 5])
+    """Groups stay the same, so a model pads and rounds as in a run that nothing ends."""
+    path, asked = tmp_path / "work.jsonl", list[list[int]]()
+
+    def squares(group: list[int], _: Any) -> list[dict[str, int]]:
+        asked.append(group)
+        return [{"square": n * n} for n in group]
+
+    done(path, [1, 2, 3, 4, 5], squares)
     whole = path.read_bytes()
     for length in range(len(whole) + 1):
         path.write_bytes(whole[:length])
-        done(path, [1, 2, 3, 4, 5])
+        done(path, [1, 2, 3, 4, 5], squares)
         assert path.read_bytes() == whole, length
+    assert {*map(tuple, asked)} == {(1, 2), (3, 4), (5,)}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,5 @@
 query as a tree of tokens (causal models) or with little padding (sequence-to-sequence models). ``module``
 is the LightningModule with its losses. ``decisions`` turns distributions over passages into distributions
 over tokens at every prefix of the trie, and ``prior`` trains the generator beside a retriever. ``rescoring``
-draws passages to rescore. Measures on dev: the callbacks of
-:mod:`grls.train.stages`.
+draws passages to rescore. Measures on dev: the callbacks of :mod:`grls.train.stages`.
 """
