@@ -10,6 +10,7 @@ import pytest
 
 import grls
 from grls.api.searcher import Searcher
+from grls.data.types import Query
 from grls.errors import ConfigError, DataError
 from grls.retrieve.hits import with_texts
 from grls.retrieve.hops.options import HopOptions
@@ -118,7 +119,7 @@ def test_ranked_hops_stream_the_likeliest_chain(kinds: Path) -> None:
     assert isinstance(retriever, RankedHops)
     for query in QUERIES:
         found = list(searcher.stream(query))
-        (first,) = retriever.retrieve_by_hops([query], 5)[0]
+        (first,) = retriever.retrieve_by_hops([Query("0", query)], 5)[0]
         assert found[0].hit is not None
         assert (found[0].hit.id, found[0].score) == (first[0].id, pytest.approx(first[0].score))
         assert [len(hop.chain) for hop in found] == [1, 2, 3]

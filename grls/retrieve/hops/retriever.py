@@ -43,7 +43,7 @@ from grls.retrieve.hops.linked import LinkPrior
 from grls.retrieve.hops.options import UNLABELLED, HopOptions
 from grls.retrieve.hops.search import HopSearch, Memory
 from grls.retrieve.hops.stop import StopRule, scores_done, stop_rule
-from grls.retrieve.queries import check_counts, queries_of
+from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import Opening, open_member
 from grls.retrieve.spec import MANIFEST, check_fields, from_record
 
@@ -109,7 +109,7 @@ class _HopByHop:
         it, that of a chain the product of these, and a hop without hits leaves the chains unchanged. With
         ``expected-f1``, the set is chosen after the last hop.
         """
-        return self.hop_search.walk(queries, allow)
+        return self.hop_search.walk(queries_of(queries), allow)
 
     def plan_walk(self, query: Query, allow: Filter | None, tell: Callable[[SoFar], object]) -> Plan[None]:
         """:meth:`walk` of one query, for a search that others join."""
@@ -228,7 +228,6 @@ class HopsRetriever(_HopByHop):
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
         """:meth:`retrieve` of one query, for a search that others join."""
-        check_counts(k=k)
         last = yield from self.hop_search.plan(query, allow)
         (chains,) = last.chains()
         hits = pooled_ranking(chains, k)
@@ -322,23 +321,19 @@ class RankedHops(_HopByHop):
         The score P(d) has nine digits and is the same for every k. It is between 0 and 1 except for the share
         of dropped chains.
         """
-        check_counts(k=k)
         groups = self._groups(queries, allow)
         return [hits for some, own in groups for hits in self.retrieve_by_hops(some, k, own)[-1]]
 
     def retrieve_by_hops(
-        self, queries: Sequence[Query | str], k: int, allow: Allow = None
+        self, queries: Sequence[Query], k: int, allow: Allow = None
     ) -> list[list[list[Hit]]]:
         """The rankings of :meth:`retrieve` after 1, 2, … hops, of one search."""
-        check_counts(k=k)
-        queries = queries_of(queries)
         counts = self._allowed_counts(one_each(allow, len(queries)))
         combiner = self.make_combiner(len(queries), allowed_counts=counts)
         rankings = [combiner.rankings(k) for _ in self.hop_search.walk(queries, allow, combiner, k)]
         return rankings + rankings[-1:] * (self.hops.count - len(rankings))
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
-        check_counts(k=k)
         combiner = self.make_combiner(1, allowed_counts=self._allowed_counts([allow]))
         yield from self.hop_search.plan(query, allow, combiner=combiner, beyond=k)
         return combiner.rankings(k)[0]

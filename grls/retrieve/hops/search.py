@@ -19,7 +19,6 @@ from grls.retrieve.hops.combine import Marginal, NextOf, Sum
 from grls.retrieve.hops.finders import Finder, HopRequest, hits_and_done
 from grls.retrieve.hops.linked import LinkPrior
 from grls.retrieve.hops.stop import StopRule, Weighed
-from grls.retrieve.queries import queries_of
 
 Memory = dict[tuple[Query, tuple[int, ...], tuple[int, ...], Filter | None, int], HopHits]
 """A query, a chain, its hidden passages, the filter, the number of hits -> the hits that may come next."""
@@ -55,14 +54,14 @@ class HopSearch:
     prior: LinkPrior | None = None
     memory: Memory | None = None
 
-    def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
+    def retrieve_chains(self, queries: Sequence[Query], allow: Allow = None) -> list[list[Chain]]:
         """The chains of each query, best first; ``allow`` is the filter of every hop, but not of DONE."""
         *_, last = self.walk(queries, allow)
         return last.chains()
 
     def walk(
         self,
-        queries: Sequence[Query | str],
+        queries: Sequence[Query],
         allow: Allow = None,
         combiner: Sum | Marginal | None = None,
         beyond: int = 0,
@@ -72,7 +71,6 @@ class HopSearch:
         ``beyond`` passages of a single step go to ``combiner`` (None: one of :attr:`make_combiner`) after the
         first hop, if these are more than the hop finds.
         """
-        queries = queries_of(queries)
         find = self.finder.start(queries, allow)
         filters = one_each(allow, len(queries))
         if self.memory is not None:
