@@ -246,9 +246,10 @@ class FitStages:
             workers = Workers(None, WorkerOptions(shard=self._shard))
             building = Building(str(folder), "dense", device=self.options.device, workers=workers)
             whole = not any(shards_folder(folder).glob("shard-*"))  # no earlier call has begun it
+            embedding = perf_counter()
             build(model, self.candidates.data, building)
             if whole:
-                self.pace.add("embed", perf_counter() - begun, len(corpus))
+                self.pace.add("embed", perf_counter() - embedding, len(corpus))
         update_spec(folder, {"search": {"truncate_queries": True}})  # a long query is no reason to fail
         left = None if allowance is None else allowance - (perf_counter() - begun)
         self._ranked(System(name, folder.name, models=(self.models.biencoder.name,)), left)
