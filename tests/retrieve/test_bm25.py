@@ -187,10 +187,3 @@ def test_bm25_by_name_has_the_language_of_the_corpus_at_hand() -> None:
     assert opened.analyzer == Analyzer("de")
     stemmed: Any = load_named("bm25", corpus(*GERMAN), CPU, Analyzer("en", stem=True))
     assert stemmed.analyzer == Analyzer("en", stem=True)
-
-
-def test_a_stored_auto_is_refused(folder: Path) -> None:
-    members = ["../words", {"kind": "bm25", "analyzer": {"language": "auto"}}]
-    write_spec(folder.with_name("auto"), "fusion", {"members": members})
-    with pytest.raises(DataError, match=r"analyzer\.language: a folder stores its language"):
-        load_retriever(folder.with_name("auto"), CPU)

@@ -8,14 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from failing import fails, raises
 from fixture_types import Capsys
 from small_data import tiny_bert, write_small
 
-import grls
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.errors import DataError, MismatchError
+from grls.errors import MismatchError
 from grls.index.array import describe_arrays
 from grls.index.index_check import check_index
 from grls.io.files import sha256
@@ -126,12 +124,6 @@ def test_the_command_reports_and_ends_with_1(place: Path, tmp_path: Path, capsys
     assert "BROKEN  opens" in out
     assert "embeddings.npy: the embeddings are missing or truncated; make it again with `grls index`." in out
     assert err == f"error: {broken}: 1 of 3 checks are broken, see above.\n"
-
-
-def test_what_is_no_folder_of_ours_is_refused(tmp_path: Path, capsys: Capsys) -> None:
-    raises(DataError, r"neither a retriever .* nor an index", grls.check_folder, tmp_path)
-    assert "give a data set, or the folder" in fails(capsys, "check")
-    assert main(["check", "data", "--index", "runs"]) == 1
 
 
 CPU = Opening("cpu")

@@ -240,22 +240,6 @@ def test_members_share_model_passages_and_words(sharing: Path, monkeypatch: pyte
     assert load_retriever(sharing / "dense", ON_CPU) is not load_retriever(sharing / "dense", ON_CPU)
 
 
-def test_options_that_a_kind_cannot_use_are_refused_of_what_is_shared(sharing: Path) -> None:
-    how = Opening("cpu", opened={})
-    load_retriever(sharing / "dense", how)
-    load_retriever(sharing / "generative", how)
-    for name, what in (("dense", "which rescores nothing"), ("generative", "has not learned to rescore")):
-        with pytest.raises(ConfigError, match=what):
-            load_retriever(sharing / name, Opening("cpu", search=SearchOptions(rescore=5), opened=how.opened))
-
-
-def test_another_precision_is_not_shared(sharing: Path) -> None:
-    how = Opening("cpu", opened={})
-    first: Any = load_retriever(sharing / "dense", how)
-    second: Any = load_retriever(sharing / "dense", Opening("cpu", "bfloat16", opened=how.opened))
-    assert second.encoder is not first.encoder
-
-
 THREE = queries()[:3]
 
 
@@ -327,11 +311,6 @@ def test_a_link_that_leads_nowhere_is_refused_by_its_file(
     raises(DataError, rf"run/grls\.json: .*{error}", load_retriever, folder, CPU)
 
 
-def test_a_retriever_is_no_member_of_itself_through_a_link(folder: Path) -> None:
-    written(folder / "members" / "fused", {"kind": "fusion", "members": ["../one", "../.."]})
-    raises(DataError, "this retriever itself, or one that it is a member of", load_retriever, folder, CPU)
-
-
 CHAINS, FUSION, HOPS = (COMPOSITES[name] for name in ("chains", "fusion", "hops"))
 HYBRID, RESCORED = COMPOSITES["hybrid"], COMPOSITES["rescored"]
 PRIOR = {"retriever": "../dense"}
@@ -339,47 +318,28 @@ PRIOR_GONE, PRIOR_OTHER = [{"retriever": "../gone"}], [{"retriever": "../other"}
 BAD: list[tuple[dict[str, Any], type[GrlsError], str]] = [
     ({"kind": "unknown"}, DataError, "unknown kind of retriever 'unknown'; known are bm25, .* `grls index`"),
     (HOPS | {"retriever": "../gone"}, DataError, "retriever names ../gone, but"),
-    (HOPS | {"retriever": "x" * 300}, DataError, "retriever names x"),
-    (HOPS | {"retriever": ["a"]}, DataError, "retriever: expected the path"),
     (HOPS | {"retriever": "."}, DataError, r"retriever names \., which is this retriever itself"),
     (HOPS | {"format": 9}, DataError, "format 9 of a .* 'hops'; this version reads 1: install a newer"),
     (CHAINS | {"hops": DYNAMIC}, DataError, "hops: a retriever of kind 'fusion' ends its chains itself"),
     (FUSION | {"members": ["../bm25"]}, ConfigError, "at least two members"),
-    (FUSION | {"weights": [1.0]}, ConfigError, "1 weight for 2 members"),
     (FUSION | {"method": "vote"}, DataError, r"fusion\.method must be .*, got 'vote'"),
-    (FUSION | {"members": ["../bm25", "../gone"]}, DataError, r"members\[1\] names ../gone"),
     (FUSION | {"members": ["../bm25", "../other"]}, MismatchError, r"members\[1\] Dense"),
-    (FUSION | {"members": ["../other", "../bm25"]}, MismatchError, r"members\[1\] BM25Retriever over"),
-    (FUSION | {"hops": {"steps": "often"}}, DataError, r"hops\.steps must be .*, got 'often'"),
     (FUSION | {"hops": DYNAMIC}, DataError, "hops: fusion never writes DONE: choose"),
-    (FUSION | {"search": {"beams": 0}}, DataError, "search: beams must be at least 1"),
     (FUSION | {"search": {"rescore": 3}}, ConfigError, "rescores nothing: leave rescore out"),
     (HOPS | {"hops": {"steps": "single"}}, ConfigError, "a single step has no hops: choose"),
-    (HOPS | {"hops": DYNAMIC | {"max": 0}}, DataError, r"hops: max must be at least 1"),
     (HOPS | {"retriever": "../bm25"}, ConfigError, "bm25 never writes DONE: choose"),
     (HYBRID | {"generator": "../dense"}, ConfigError, "priors look ahead for a generator: give"),
-    (HYBRID | {"priors": {"a": 1}}, DataError, r"hybrid\.priors must be a list"),
     (HYBRID | {"priors": [{"weight": 1}]}, DataError, r"priors\[0\]: .*what is missing"),
-    (HYBRID | {"priors": PRIOR_GONE}, DataError, r"priors\[0\] names ../gone"),
     (HYBRID | {"priors": [{"retriever": "../generative"}]}, ConfigError, "all passages"),
     (HYBRID | {"priors": PRIOR_OTHER}, MismatchError, "other is over"),
-    (HYBRID | {"done_share": 1.0}, DataError, "done_share must be below 0"),
-    (HYBRID | {"empty_weight": math.nan}, DataError, r"hybrid\.empty_weight must be a finite number"),
     (HYBRID | {"empty_weight": -0.2}, DataError, "hybrid: empty_weight must be .*at least 0, got -0.2"),
-    (HYBRID | {"normalized": 1}, DataError, r"hybrid\.normalized must be True or False, got 1"),
     (HYBRID | {"normalized": True, "priors": []}, DataError, "normalized is for .*there is no prior"),
-    (HYBRID | {"priors": [{"retriever": 3}]}, DataError, r"priors\[0\]: expected the path of"),
-    (HYBRID | {"priors": [PRIOR | {"weight": math.nan}]}, DataError, r"priors\[0\]\.weight must be a finite"),
-    (HYBRID | {"priors": [PRIOR | {"temperature": 0}]}, DataError, r"priors\[0\]: .*temperature .* above 0"),
     (HYBRID | {"priors": [PRIOR, {"retriever": {"k1": 2}}]}, DataError, r"priors\[1\]: .* 'kind' is missing"),
     (HYBRID | {"generator": {"kind": "generative"}}, DataError, "generator: .*its folder"),
     (FUSION | {"members": ["../bm25", {"kind": "dense"}]}, DataError, r"members\[1\]: .*its folder"),
-    (RESCORED | {"passages": 0}, DataError, "rescored: passages must be at least 1"),
-    (RESCORED | {"weight": -2.0}, DataError, "rescored: weight must be at least 0"),
     (RESCORED | {"weight": math.inf}, DataError, r"rescored\.weight must be a finite number"),
     (RESCORED | {"model": 3}, DataError, "model: expected a folder or hub name"),
     (RESCORED | {"model": "../gone"}, DataError, "model names ../gone, and there is no cross-encoder at"),
-    (RESCORED | {"retriever": "../gone"}, DataError, "retriever names ../gone, but there is no retriever at"),
     ({"model": "a"}, DataError, "expected an object with the kind"),
 ]  # fmt: skip
 
@@ -399,13 +359,6 @@ def test_what_cannot_be_names_file_field_and_remedy(
     with pytest.raises(error, match=rf"(?s)x/grls\.json: .*({says})") as caught:
         load_retriever(written(shared / "x", spec), CPU)
     assert type(caught.value) is error
-
-
-def test_a_member_that_names_no_kind_is_named(place: Path) -> None:
-    written(place / "bare", {"retriever": "../dense", "depth": 3})
-    for spec in (HOPS | {"retriever": "../bare"}, HYBRID | {"priors": [{"retriever": "../bare"}]}):
-        with pytest.raises(DataError, match=r"bare/grls\.json: expected an object with the kind"):
-            load_retriever(written(place / "x", spec), CPU)
 
 
 def test_members_in_a_circle_are_refused(place: Path) -> None:
@@ -431,11 +384,3 @@ def test_members_that_are_named_very_often_are_refused(place: Path, monkeypatch:
         if level < 4:
             assert load_retriever(folder, CPU).kind == "fusion"
     raises(DataError, r"has more than 40 members.*take some out", load_retriever, folder, CPU)
-
-
-def test_what_is_no_retriever_is_refused(place: Path) -> None:
-    raises(DataError, "no retriever here", load_retriever, place / "data")
-    with pytest.raises(ConfigError, match="folder must be a path whose names have at most 255 bytes each"):
-        load_retriever("x" * 300)
-    (place / "dense" / "grls.json").write_text("[]")
-    raises(DataError, "expected an object", load_retriever, place / "dense")

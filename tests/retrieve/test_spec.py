@@ -56,14 +56,6 @@ def written(folder: Path, content: Any) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("content", "says"), [
-    ("[1]", r"grls\.json: expected an object with the kind"),
-    ("{", r"grls\.json: expected a JSON document"),
-])  # fmt: skip
-def test_a_file_that_is_no_object_is_named(tmp_path: Path, content: str, says: str) -> None:
-    raises(DataError, says, read_spec, written(tmp_path, content))
-
-
 def test_what_changed_since_it_was_written_is_refused(tmp_path: Path) -> None:
     """A changed weight or depth would only retrieve otherwise; who changes it takes the seal out."""
     write_spec(tmp_path / "r", "rescored", {"retriever": "../a", "depth": 30})
@@ -79,11 +71,6 @@ def test_what_changed_since_it_was_written_is_refused(tmp_path: Path) -> None:
         file.write_text(kept)
     file.write_text(json.dumps(read_spec(file.parent) | {"depth": 31}))
     refuse_broken_seal(file.parent)
-
-
-@pytest.mark.parametrize("name", ["nowhere", "x" * 300, "a/" * 3000])
-def test_a_folder_without_the_file_is_no_retriever(tmp_path: Path, name: str) -> None:
-    raises(DataError, "no retriever here", read_spec, tmp_path / name)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

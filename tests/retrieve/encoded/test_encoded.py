@@ -24,7 +24,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.index.options import IndexOptions, LimitOptions
+from grls.index.options import LimitOptions
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel
 from grls.models.text_encoder import passage_text
 from grls.retrieve import multi_vector, sparse
@@ -32,12 +32,12 @@ from grls.retrieve.base import DecodesHops, FindsChains, HopHits, ScoresAll, Sco
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build
 from grls.retrieve.dense import DenseRetriever, top_k
-from grls.retrieve.encoded import EncodedRetriever, top, unusable_row
+from grls.retrieve.encoded import unusable_row
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
-from grls.retrieve.multi_vector import LateTexts, MultiVectorRetriever, TokenVectors, maxsim
+from grls.retrieve.multi_vector import LateTexts, MultiVectorRetriever, TokenVectors
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.sparse import SparseRetriever, SparseTexts
 from grls.retrieve.spec import read_spec, update_spec
@@ -96,11 +96,6 @@ def test_ties_go_to_the_first_row_even_across_the_cut(block: int) -> None:
         assert near.tolist() == [*range(first, 300, 3), *list(range(second, 300, 3))[:30]]
 
 
-def test_fewer_hits_are_the_first_ones(retriever: DenseRetriever) -> None:
-    assert retriever.retrieve(QUERIES, 3) == [hits[:3] for hits in retriever.retrieve(QUERIES, 10)]
-    assert retriever.retrieve([], 3) == []
-
-
 def test_done_has_a_score_and_is_no_hit(retriever: DenseRetriever) -> None:
     model = retriever.encoder.model
     done = model.encode([DONE_TEXT])[0]
@@ -108,18 +103,6 @@ def test_done_has_a_score_and_is_no_hit(retriever: DenseRetriever) -> None:
     for step, vector in zip(retriever.retrieve_hop(QUERIES, [()] * 3, 99), vectors, strict=True):
         assert step.done == pytest.approx(float(vector @ done), abs=1e-4)
         assert "DONE" not in {hit.id for hit in step.hits}
-
-
-def test_a_great_many_queries_that_are_cut_are_not_all_named(
-    retriever: DenseRetriever, caplog: pytest.LogCaptureFixture
-) -> None:
-    long = " ".join(["otter"] * 500)
-    asked = DenseRetriever(retriever.encoder, retriever.corpus, retriever.rows, truncate_queries=True)
-    for part in range(5):
-        asked.retrieve([Query(f"q{part}-{n}", long) for n in range(4)], 1)
-    told = [record.getMessage() for record in caplog.records]
-    assert [line.split("'")[1] for line in told[:-1]] == [f"q{n // 4}-{n % 4}" for n in range(10)]
-    assert told[-1].startswith("more queries are longer than")
 
 
 def test_evidence_joins_the_query(retriever: DenseRetriever, corpus: Corpus) -> None:
@@ -205,12 +188,6 @@ def test_bad_queries_are_refused_or_cut(
         DenseRetriever.assemble(biencoder, corpus, batch_size=0)
 
 
-def test_a_corpus_that_cannot_be_used_is_refused(biencoder: BiEncoderModel) -> None:
-    raises(DataError, "the corpus is empty", DenseRetriever.assemble, biencoder, Corpus.from_passages([]))
-    with pytest.raises(DataError, match="'DONE' is reserved"):
-        DenseRetriever.assemble(biencoder, Corpus.from_passages([Passage("DONE", "x")]))
-
-
 @pytest.mark.parametrize("hops", [HopOptions("ranked", max=2), HopOptions("fixed", max=3, chains=3)])
 def test_hops_over_equal_passages_do_not_depend_on_what_else_is_asked(
     biencoder: BiEncoderModel, corpus: Corpus, hops: HopOptions
@@ -281,16 +258,6 @@ def test_scores_of_all_passages_are_the_librarys(
     assert isinstance(retriever, ScoresAll)
     assert not isinstance(retriever, ScoresDoneAfter | DecodesHops | FindsChains)
     assert retriever.scores_done is False
-
-
-def test_a_kind_with_no_more_than_the_abstract_methods_reads_evidence(root: Path) -> None:
-    """As evidence, which may be cut, and not as a query that is too long."""
-    retriever = opened(root / "sparse")
-    names = {*EncodedRetriever.__abstractmethods__, "rows_of", "_products", "kind", "least_score"}
-    kind = type("Bare", (EncodedRetriever,), {name: vars(SparseRetriever)[name] for name in names})
-    bare = kind(retriever.encoder, retriever.corpus, retriever.rows)
-    case: Any = QUERIES[:1], [[Passage("long", "otter " * 500)]], 3
-    assert found_after(bare, *case) == found_after(retriever, *case)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -372,18 +339,6 @@ def test_a_passage_without_a_vector_is_no_hit(root: Path) -> None:
     assert passages()[1].id not in [hit.id for hit in found]
     scores = made.scores(QUERIES[:1])(np.array([0]))[0]
     assert scores[1] == made.least_score == min(scores)
-
-
-def test_maxsim_by_hand() -> None:
-    query, passage = np.array([[1.0, 0], [0, 2]]), np.array([[3.0, 1], [-1, 4], [0, 0]])
-    assert maxsim(query, passage) == 3 + 8
-
-
-def test_the_best_of_some() -> None:
-    scores, numbers = np.array([1.0, 3, 2, 3, 1]), np.array([2, 4, 6, 8, 9])
-    assert [part.tolist() for part in top(scores, numbers, 3)] == [[4, 8, 6], [3, 3, 2]]
-    assert top(scores, numbers, 9)[0].tolist() == [4, 8, 6, 2, 9]
-    assert top(scores[:0], numbers[:0], 2)[0].tolist() == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -533,22 +488,6 @@ def test_the_shipped_config_makes_a_folder(kind: str, root: Path, tmp_path: Path
     found = opened(tmp_path / "r")
     assert found.kind == kind
     assert found.fingerprint() == opened(root / kind).fingerprint()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_cannot_be_built_is_refused(kind: str, root: Path, tmp_path: Path) -> None:
-    model, data = str(model_of(root, kind)), str(root / "data")
-    for option, message in (
-        ({"limits": LimitOptions(query=9)}, "no query; set input instead"),
-        ({"index": IndexOptions(span_words=3)}, "no span_words; it reads whole passages"),
-        ({"index": IndexOptions("flat")}, "no backend; leave it out"),
-    ):
-        raises(ConfigError, message, build, model, data, Building(str(tmp_path / "r"), kind, **option))
-    with pytest.raises(ConfigError, match=r"kind=.hybrid. is not built from a model; choose one of auto"):
-        build(model, data, Building(str(tmp_path / "r"), "hybrid"))
-    with pytest.raises(ConfigError, match=r"kind=.spares. is no kind of retriever"):
-        build(model, data, Building(str(tmp_path / "r"), "spares"))
-    assert not (tmp_path / "r").exists()
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])

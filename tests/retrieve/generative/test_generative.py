@@ -15,26 +15,22 @@ import pytest
 import torch
 from failing import fails, raises
 from fixture_types import Capsys
-from llama_small import write_llama
 from safetensors.torch import load_file, save_file
-from small_data import passages, queries, scratch, small_retriever, small_tokenizer, write_jsonl, write_small
+from small_data import passages, queries, scratch, small_retriever, small_tokenizer, write_small
 
 from grls.cli import main
 from grls.data.codec import SPECIAL_TOKENS, Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
-from grls.decode import PrefixAllowedTokens, ScoredPassage
-from grls.decode.score_all import score_all
-from grls.errors import ConfigError, DataError, GrlsError, IndexFormatError, MismatchError
+from grls.decode import ScoredPassage
+from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.evaluation.evaluate import evaluate_run
-from grls.index import build_index, index_sequences
+from grls.index import build_index
 from grls.io.files import write_json
 from grls.models.head import RescoreInput, read_rescore_input
 from grls.models.load.build import Pretrained
 from grls.models.load.language import CausalLM
 from grls.models.precision import is_packed, packs
-from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever, rescored
 from grls.retrieve.hops.options import HopOptions
@@ -108,23 +104,6 @@ def test_every_precision_opens_and_finds(
         assert not (tmp_path / "again").exists()
 
 
-@pytest.mark.parametrize(("case", "message"), [
-    ("flat", "another backend than 'array'"),
-    ("model", "a T5ForConditionalGeneration's decoder cannot be driven by slots"),
-])  # fmt: skip
-def test_compile_is_refused_where_it_cannot_be_heeded(
-    retriever: GenerativeRetriever, case: str, message: str
-) -> None:
-    backend = "flat" if case == "flat" else "array"
-    other = GenerativeRetriever.assemble(
-        retriever.model, retriever.codec.tokenizer, retriever.corpus, Limits(), backend,
-        SearchOptions(compile=True),
-    )  # fmt: skip
-    if case == "model":
-        other.trees = None  # what is found for BART
-    raises(ConfigError, message, other.retrieve, QUERIES, 5)
-
-
 def test_done_is_never_a_hit(retriever: GenerativeRetriever) -> None:
     for hits in retriever.retrieve(QUERIES, 50):
         assert {hit.id for hit in hits} == {p.id for p in passages()}
@@ -145,15 +124,6 @@ def test_another_format_is_refused(saved: Path, file: str, change: dict[str, Any
     raises(GrlsError, message, GenerativeRetriever.from_pretrained, saved, device="cpu")
 
 
-def test_what_is_no_retriever_is_refused(saved: Path, tmp_path: Path) -> None:
-    (saved / "index" / "index.json").unlink()
-    with pytest.raises(IndexFormatError, match=r"index\.json is missing.*grls index"):
-        GenerativeRetriever.from_pretrained(saved)
-    for folder in (tmp_path / "none", tmp_path):
-        with pytest.raises(DataError, match=r"no retriever here \(grls.json is missing\).*grls index"):
-            GenerativeRetriever.from_pretrained(folder)
-
-
 def test_another_corpus_is_refused(saved: Path) -> None:
     some = Corpus.from_passages(passages()[:-1])
     some.write(saved / "corpus.jsonl")
@@ -163,18 +133,6 @@ def test_another_corpus_is_refused(saved: Path) -> None:
 def test_another_tokenizer_is_refused(saved: Path, tmp_path: Path) -> None:
     small_tokenizer(write_small(tmp_path / "data"), 60).save_pretrained(saved / "model")
     raises(MismatchError, r"another tokenizer.*grls index", GenerativeRetriever.from_pretrained, saved)
-
-
-def test_an_empty_corpus_and_a_reserved_id_are_refused(retriever: GenerativeRetriever) -> None:
-    model, tokenizer = retriever.model, retriever.codec.tokenizer
-    with pytest.raises(DataError, match="the corpus is empty"):
-        GenerativeRetriever.assemble(model, tokenizer, Corpus.from_passages([]))
-    with pytest.raises(DataError, match="the passage id 'DONE' is reserved"):
-        GenerativeRetriever.assemble(
-            model, tokenizer, Corpus.from_passages([passages()[0]._replace(id="DONE")])
-        )
-    with pytest.raises(ConfigError, match="unknown index backend"):
-        GenerativeRetriever.assemble(model, tokenizer, retriever.corpus, backend="btree")
 
 
 def test_long_queries_are_refused_or_cut(data: Path, corpus: Corpus) -> None:
@@ -240,29 +198,6 @@ def test_a_manifest_that_does_not_know_a_part_is_refused(saved: Path, key: str) 
     raises(DataError, f"'{key}'.*make it again", GenerativeRetriever.from_pretrained, saved, device="cpu")
 
 
-def test_a_folder_of_another_kind_is_told_by_its_kind(saved: Path) -> None:
-    manifest = read_spec(saved)
-    (saved / "grls.json").write_text(json.dumps({**manifest, "kind": "dense"}))
-    with pytest.raises(DataError, match="of the kind 'dense', and a generative one is wanted"):
-        GenerativeRetriever.from_pretrained(saved, device="cpu")
-    (saved / "grls.json").write_text(json.dumps(manifest))
-    with pytest.raises(DataError, match="of the kind 'generative', and a dense retriever is wanted"):
-        DenseRetriever.from_pretrained(saved, device="cpu")
-
-
-def test_texts_are_queries_and_what_is_none_is_told(retriever: GenerativeRetriever) -> None:
-    texts = [query.text for query in QUERIES]
-    expected = retriever.retrieve(QUERIES, 3)
-    assert retriever.retrieve(texts, 3) == expected
-    words, chains = BM25Retriever(retriever.corpus), HopsRetriever(retriever, HopOptions("dynamic", 2))
-    assert words.retrieve(texts, 3) == words.retrieve(QUERIES, 3)
-    assert chains.retrieve_chains(texts) == chains.retrieve_chains(QUERIES)
-    with pytest.raises(DataError, match=r"a list of queries, got the text 'is it \?'; write \['is it"):
-        retriever.retrieve("is it ?", 3)
-    with pytest.raises(DataError, match=r"query 1: expected a text, a Query, or .*, got 7"):
-        retriever.retrieve([*QUERIES[:1], 7], 3)  # type: ignore[list-item]
-
-
 @pytest.fixture
 def causal(data: Path, llama: Path) -> GenerativeRetriever:
     loaded = CausalLM(str(llama)).load()
@@ -318,24 +253,6 @@ def test_saved_and_opened_it_finds_the_same(causal: GenerativeRetriever, tmp_pat
     assert "new" in [hit.id for hit in opened.retrieve(queries()[:1], 11)[0]]
 
 
-def test_what_cannot_be_done_is_refused(
-    causal: GenerativeRetriever, data: Path, llama: Path, tmp_path: Path
-) -> None:
-    raises(ConfigError, "between 1 and 2, got 3", CausalLM(str(llama), layers=3).load)
-    assert CausalLM(str(llama), layers=1).load().model.config.num_hidden_layers == 1
-    short = write_llama(tmp_path / "short", data, positions=12)
-    loaded = CausalLM(str(short)).load()
-    small = GenerativeRetriever.assemble(loaded.model, loaded.tokenizer, Corpus.read(data))
-    with pytest.raises(ConfigError, match="12 positions"):
-        small.retrieve([queries()[0]._replace(text="is the otter calm or quick or calm ?")], 1)
-    before = small.index, len(small.corpus)
-    raises(ConfigError, "12 positions", small.add, [Passage("long", "the otter is calm " * 9)])
-    assert before == (small.index, len(small.corpus))
-
-
-END = 1
-
-
 @pytest.fixture(scope="module")
 def folders(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("prefixes")
@@ -383,44 +300,6 @@ def test_filters_and_removals_find_the_same(folders: dict[str, Path], tmp_path: 
     assert found["whole"] == found["prefixes"]
 
 
-def test_passages_cannot_be_added(folders: dict[str, Path], tmp_path: Path, capsys: Capsys) -> None:
-    retriever = opened(folders, "prefixes")
-    before = retriever.retrieve(queries(), 3)
-    with pytest.raises(ConfigError, match=r"adding passages needs whole.*--index.form whole`\.$"):
-        retriever.add([Passage("new", "the otter is proud .")])
-    assert retriever.retrieve(queries(), 3) == before
-    write_jsonl(tmp_path / "new.jsonl", [{"_id": "new", "text": "the otter is proud ."}])
-    given = ("index", "update", f"{folders['prefixes']}", f"--add={tmp_path / 'new.jsonl'}")
-    assert "--index.form whole" in fails(capsys, *given, f"--output={tmp_path / 'r'}")
-    assert not (tmp_path / "r").exists()
-
-
-def test_what_needs_whole_passages_is_refused(folders: dict[str, Path]) -> None:
-    for options in ({"mode": "full"}, {"early_stop": False}):
-        retriever = opened(folders, "prefixes", **options)
-        for call in (lambda r=retriever: r.retrieve(queries(), 3), lambda r=retriever: r.decoder(3)):
-            raises(ConfigError, r"without early stop needs whole.*--index.form whole", call)
-    retriever = opened(folders, "prefixes")
-    raises(ConfigError, r"generate.*--index.form whole", PrefixAllowedTokens, retriever.index, 0)
-    generator = retriever.decoder(1).generator
-    with pytest.raises(ConfigError, match=r"every passage needs whole.*--index.form whole"):
-        score_all(generator, retriever.index, [3])
-
-
-def test_an_index_of_prefixes_refuses_what_it_does_not_hold() -> None:
-    index = index_sequences([np.array([3, 4, 5, END]), np.array([3, END])], END, form="prefixes")
-    assert index.rows.tokens.tolist() == [3, END, 3, 4]
-    raises(ConfigError, r"the token sequence.*--index.form whole", index.tokens, 0)
-    first = index.allowed(np.array([index.start()]))
-    second = index.allowed(first.states)
-    assert second.tokens.tolist() == [END, 4]
-    ended, cut = second.states
-    assert len(index.allowed(np.array([ended])).tokens) == 0
-    raises(ConfigError, r"beyond the unique prefix.*--index.form whole", index.allowed, np.array([cut]))
-    with pytest.raises(ConfigError, match="needs the backend 'array'"):
-        index_sequences([np.array([3, END])], END, "flat", "prefixes")
-
-
 def test_the_command_sorts_in_memory_or_on_disk(
     folders: dict[str, Path], tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -433,11 +312,6 @@ def test_the_command_sorts_in_memory_or_on_disk(
     assert files[0] == files[1]
     assert sorted(f.name for f in tmp_path.iterdir()) == ["a", "b"]  # nothing of the sort is left
     assert "such as 500MB" in fails(capsys, *given, f"--output={tmp_path / 'c'}", "--index.memory=much")
-
-
-def test_too_little_memory_is_refused(folders: dict[str, Path]) -> None:
-    retriever = opened(folders, "whole")
-    raises(ConfigError, "at least 64 MiB", build_index, retriever.corpus, retriever.codec, memory=2**20)
 
 
 def rereading(data: Path, llama: Path, words: int | None = None, **options: Any) -> GenerativeRetriever:
@@ -572,21 +446,6 @@ def test_the_folder_remembers_how_passages_are_rescored(data: Path, llama: Path,
     with pytest.raises(DataError, match=r'expected how much is read to rescore as \{"tokens": 128\}'):
         GenerativeRetriever.from_pretrained(tmp_path / "kept")
     assert read_rescore_input(None, file) is None
-
-
-def test_a_generator_that_has_not_learned_to_is_refused(tmp_path: Path) -> None:
-    retriever = small_retriever(write_small(tmp_path), rescore=3)
-    with pytest.raises(ConfigError, match=r"has not learned to rescore passages: train it with data.rescore"):
-        retriever.retrieve(queries()[:1], 2)
-    raises(ConfigError, "rescore must be at least 0", SearchOptions, rescore=-1)
-    raises(ConfigError, "rescore_weight must be a finite number", SearchOptions, rescore_weight=math.nan)
-
-
-def test_commands_refuse_what_cannot_rescore(data: Path, llama: Path, tmp_path: Path, capsys: Capsys) -> None:
-    assert main(["index", f"{llama}", f"--corpus={data}", f"--output={tmp_path / 'plain'}"]) == 0
-    tune = ["tune", tmp_path / "plain", f"--data={data}"]
-    assert "a generator that has learned to rescore" in fails(capsys, *tune)
-    assert "must be above 0" in fails(capsys, *tune, "--grid.rescore_weights=[0.5, -1]")
 
 
 def test_the_weight_is_tuned_and_written_for_retrieve(

@@ -18,7 +18,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Chain, Hit, Passage, Query
 from grls.decode.score_all import score_all
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.errors import ConfigError
 from grls.index import index_sequences
 from grls.models.seq2seq.slots import Seq2SeqGenerator
 from grls.retrieve.bm25 import BM25Retriever
@@ -30,7 +30,6 @@ from grls.retrieve.hops.retriever import HopsRetriever, pooled_ranking
 from grls.retrieve.hops.stop import DoneByScore, StopRule
 
 CORPUS = Corpus.from_passages(FROGS)
-LETTERS = Corpus.from_passages(Passage(name, f"text of {name}") for name in "abc")
 
 
 class WordOverlap:
@@ -187,13 +186,6 @@ def test_a_done_that_was_never_learned_is_warned_of(
     assert all("not trained with DONE" in m and "fit.done" in m for m in messages)
 
 
-def test_what_cannot_work_is_refused() -> None:
-    raises(ConfigError, "bm25 never writes DONE", appending, BM25Retriever(CORPUS), 2, dynamic=True)
-    astray = WordOverlap()
-    astray.corpus = LETTERS
-    raises(MismatchError, "not in corpus", best, astray, 2, [Query("q", "stone")])
-
-
 def test_pooling_takes_the_chains_in_order_and_each_passage_once() -> None:
     chains = [
         Chain((Hit("a", 1.0), Hit("b", 9.0)), 10.0, False),
@@ -328,22 +320,6 @@ def test_a_small_corpus_gives_shorter_chains_and_fewer_hits(
         assert {len(chain.hits) for chain in chains[:2]} == {2}
 
 
-def test_equal_texts_count_as_one_passage_of_a_chain(large: GenerativeRetriever, tmp_path: Path) -> None:
-    tiny = over(large, ["the otter is calm .", "the otter is calm .", "the lynx is quick ."], tmp_path)
-    for chains in searching(tiny, 2, dynamic=False, chains=9).retrieve_chains(QUERIES):
-        assert {steps_of(chain) for chain in chains} == {
-            ("p0", "p2"), ("p1", "p2"), ("p2", "p0"), ("p2", "p1"),
-        }  # fmt: skip
-
-
-def test_bad_input_is_refused(large: GenerativeRetriever) -> None:
-    for name in ("max", "chains", "branch"):
-        raises(ConfigError, f"{name} must be at least 1, got 0", HopOptions, "dynamic", **{name: 0})
-    with pytest.raises(DataError, match=r"query 0 \('x'\): its text is empty"):
-        searching(large).retrieve_chains([Query("x", "")])
-    assert searching(large).retrieve_chains([]) == []
-
-
 TEXTS = {"a": "red fox", "b": "fox den", "c": "red brick", "d": "red red wall"}
 FOXES = BM25Retriever(Corpus.from_passages([Passage(*pair) for pair in TEXTS.items()]))
 
@@ -402,14 +378,6 @@ def test_what_chains_agree_on_is_taken_and_it_is_done_where_half_of_them_are() -
     assert found.score == pytest.approx(0)
     assert expected_f1([chain("a", 0.1), chain("b", 0.1, done=False)]).done
     assert not expected_f1([chain("a", 0.1), chain("b", 0.2, done=False)]).done
-
-
-def test_where_no_chain_has_a_passage_the_likeliest_is_left() -> None:
-    empty = chain("", 0.2, done=False)
-    assert expected_f1([chain("", 0.1), empty]) == empty
-    impossible = Chain((Hit("a", -1.0),), -math.inf, True)
-    assert expected_f1([impossible]) == impossible
-    raises(ValueError, "at least one", expected_f1, [])
 
 
 @pytest.mark.parametrize("score", [-20.0, -30.0, -800.0])

@@ -12,7 +12,6 @@ import grls
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import FullHit, Hit, NameLink, Passage
-from grls.errors import ConfigError
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.hops.combine import Marginal
 from grls.retrieve.hops.linked import LinkPrior
@@ -55,11 +54,6 @@ def test_the_equation_by_hand() -> None:
     assert prior(linked=0.0).weighed("of a film", [0], hits, None) == hits
 
 
-def test_a_name_that_is_said_twice_counts_once() -> None:
-    found = prior().weighed("Mario Soffici in Florence", [0], [Hit("other", 0.0)], None)
-    assert shares(found) == {"man": 0.4, "town": 0.4, "other": 0.2}
-
-
 def test_the_unlikeliest_hit_stays_a_hit() -> None:
     hits = [Hit("other", 0.0), Hit("town", -4000.0), Hit("more", -5000.0)]
     found = prior().weighed("of a film", [0], hits, None)
@@ -82,11 +76,6 @@ def test_where_nothing_is_named_nothing_changes() -> None:
     assert prior().weighed("a question", [2], hits, None) == hits
 
 
-def test_what_a_filter_excludes_is_not_proposed() -> None:
-    found = grls.BM25(FILMS).hops().search(QUESTION, k=5, allow=["film", "other", "more"])
-    assert {hit.id for hit in found} <= {"film", "other", "more"}
-
-
 def test_bm25_follows_names_unless_told_not_to() -> None:
     bm25 = grls.BM25(FILMS)
     hits = bm25.hops().search(QUESTION, k=5)
@@ -105,17 +94,6 @@ def test_without_titles_hops_are_those_without_links() -> None:
         for links in (True, False)
     ]
     assert results[0] == results[1]
-
-
-def test_options_are_of_ranked_hops() -> None:
-    with pytest.raises(ConfigError, match="linked must be between 0 and 1"):
-        HopOptions("ranked", linked=1.5)
-    with pytest.raises(ConfigError, match="links, named, linked, names"):
-        HopOptions("fixed", links=False)
-    with pytest.raises(ConfigError, match="names and onward are for"):
-        HopOptions("fixed", names=("alias",))
-    with pytest.raises(ConfigError, match="names: expected a text or a list of texts, got 3"):
-        HopOptions("ranked", names=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.5, ()), (0.9, (NameLink("bob", "a"),))])

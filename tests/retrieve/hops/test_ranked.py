@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from composite_specs import create
-from failing import raises
 from hypothesis import given
 from hypothesis import strategies as st
 from models_small import small_llama
@@ -24,16 +23,15 @@ from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError, DataError
 from grls.models.causal.slots import CausalTreeSession, Prefixes
-from grls.retrieve.base import ChainToContinue, single_steps
+from grls.retrieve.base import ChainToContinue
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.fusion.retriever import Fusion, FusionRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops import finders, stop
 from grls.retrieve.hops.combine import Sets
 from grls.retrieve.hops.finders import LiveChain
 from grls.retrieve.hops.options import FEATURES, HopOptions
-from grls.retrieve.hops.retriever import HopsRetriever, RankedHops, hop_by_hop
+from grls.retrieve.hops.retriever import RankedHops, hop_by_hop
 from grls.retrieve.hops.stop import (
     DoneByLogOdds,
     DoneByScore,
@@ -140,17 +138,6 @@ def test_as_many_hops_as_different_passages_rank_as_a_single_step(
     as_once = [[hit.id for hit in hits] == [hit.id for hit in once] for hits, once in few]
     certain = [{hit.score for hit in hits} == {1.0} for hits, _ in few]
     assert all(as_once) is all(certain) is (not done)
-
-
-def test_a_fusion_stretches_no_rounding() -> None:
-    """Scores that mean the same count the same: 1, where the lowest was 0 and the highest 1."""
-    corpus = Corpus.from_passages([Passage(f"p{n}", f"otter {'reed ' * n}") for n in range(4)])
-    bm25 = BM25Retriever(corpus)
-    hops = hop_by_hop(bm25, HopOptions("ranked", max=4))
-    fused = FusionRetriever([hops, bm25], Fusion("sum", weights=(0.5, 0.5)))
-    (hits,), (single,) = fused.retrieve(["otter reed"], 4), bm25.retrieve(["otter reed"], 4)
-    assert [hit.id for hit in hits] == [hit.id for hit in single]
-    assert hits[-1].score == pytest.approx(0.5)
 
 
 def test_equal_probabilities_keep_the_order_of_the_first_hop() -> None:
@@ -284,19 +271,6 @@ def test_behind_a_filter_of_few_passages_no_set_of_them_is_dropped(data: Path) -
     assert few == every
 
 
-def test_a_filter_that_all_passages_pass_changes_no_ranking(data: Path) -> None:
-    """Of a corpus of six passages sets were dropped, and behind a filter that leaves all six were not."""
-    large = small_retriever(data, beams=20)
-    corpus = Corpus.from_passages(list(large.corpus)[:6])
-    retriever = GenerativeRetriever.assemble(
-        large.model, large.codec.tokenizer, corpus, options=large.options
-    )
-    every = {passage.id for passage in corpus}
-    for chains in (1, 5):
-        hops = RankedHops(retriever, HopOptions("ranked", max=4, chains=chains))
-        assert hops.retrieve(["is the otter kind ?"], 6) == hops.retrieve(["is the otter kind ?"], 6, every)
-
-
 def test_equal_queries_keep_their_own_filters() -> None:
     bm25 = BM25Retriever(Corpus.from_passages([Passage("a", "red river"), Passage("b", "red hill")]))
     query = Query("q", "red")
@@ -349,28 +323,6 @@ def test_a_generator_knows_the_probability_of_done() -> None:
     assert biased["b"] + biased["c"] == pytest.approx(0.25)
     without = ranked(Writing(table), max=2, done=False)
     assert without["b"] + without["c"] == pytest.approx(1.0)
-
-
-def test_done_comes_after_evidence_and_evidence_not_again() -> None:
-    hidden.clear()
-    ranked(Writing({"": {"a": 0.9, "DONE": 0.1}, "a": {"b": 1.0}}), max=2)
-    assert hidden == [(len(SCRIPTED),), (0,)]
-
-
-def test_what_ranked_hops_cannot_do_is_refused() -> None:
-    raises(ConfigError, "have no branch and no repeat", HopOptions, "ranked", branch=2)
-    raises(
-        ConfigError,
-        "temperature, evidence, done, links, named, linked, names and onward",
-        HopOptions,
-        "fixed",
-        temperature=0.5,
-    )
-    raises(ConfigError, "temperature must be above 0", HopOptions, "ranked", temperature=0.0)
-    raises(ConfigError, "make no chains", HopsRetriever, ScriptedHops({}), HopOptions("ranked"))
-    one = BM25Retriever(SCRIPTED)
-    assert single_steps(hop_by_hop(one, HopOptions("ranked"))) is one
-    raises(ConfigError, "evidence", RankedHops, Writing({}), HopOptions("ranked", evidence=8))
 
 
 def always(probability: float) -> tuple[float, ...]:
@@ -497,12 +449,6 @@ def test_a_folder_holds_the_model(tmp_path: Path) -> None:
         create(tmp_path / "short", "hops", spec)
 
 
-def test_a_model_that_cannot_be_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"onward: expected 6 weights|onward.* must be a finite number"):
-        HopOptions("ranked", onward=(math.nan, *[0.0] * len(FEATURES)))
-    raises(ConfigError, r"onward are for steps=.ranked", HopOptions, "fixed", onward=always(0.5))
-
-
 CHAIN = LiveChain(0, (Hit("a", -1.0),), -1.0)
 
 
@@ -597,17 +543,6 @@ def test_a_rule_of_a_users_ends_every_search(tmp_path: Path) -> None:
     plain = hop_by_hop(opened, HopOptions("ranked", max=5, chains=2))
     assert ranked.fingerprint() != plain.fingerprint()
     assert "stop" not in plain.describe().options
-
-
-@pytest.mark.usefixtures("short")
-def test_names_of_rules() -> None:
-    bm25 = BM25Retriever(SCRIPTED)
-    register_stop("short", Short)  # a notebook's cell, run twice
-    raises(ConfigError, "the stop rule 'never' is there already", register_stop, "never", Short)
-    with pytest.raises(ConfigError, match=r"no stop rule is called 'long'; known are .*log-odds, never, "):
-        HopsRetriever(bm25, HopOptions("dynamic", stop="long"))
-    for steps in ("single", "fixed"):
-        raises(ConfigError, r"stop says where chains end: choose steps=", HopOptions, steps, stop="short")
 
 
 def test_queries_of_a_causal_model_hop_a_few_at_a_time_and_read_only_what_is_new(

@@ -13,7 +13,6 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
 from grls.data.types import Passage, Query
 from grls.decode.score_all import score_all
-from grls.errors import ConfigError, MismatchError
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics import means, sequence_recall
 from grls.models.biencoder import BiEncoderModel
@@ -27,8 +26,6 @@ from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.retrieve.hybrid.priors import (
     EmptyPromptPrior,
-    PriorSource,
-    Remembering,
     RetrieverPrior,
     WeightedSource,
 )
@@ -96,14 +93,6 @@ def test_scores_are_those_of_the_formula(
         assert [h.score for h in hits] == sorted(found, reverse=True)
 
 
-def test_temperatures_are_those_of_training(dense: DenseRetriever, bm25: BM25Retriever) -> None:
-    assert RetrieverPrior(dense).temperature == 1.0
-    unit = dense.rows / np.linalg.norm(dense.rows, axis=1, keepdims=True)
-    assert RetrieverPrior(DenseRetriever(dense.encoder, dense.corpus, unit)).temperature == 0.05
-    assert WeightedSource(RetrieverPrior(bm25), 1.0).divisor == 2.0
-    assert WeightedSource(RetrieverPrior(bm25), 1.0, 3.0).divisor == 3.0
-
-
 def test_without_weight_it_is_the_generator(generator: GenerativeRetriever, bm25: BM25Retriever) -> None:
     hybrid = HybridRetriever(generator, [WeightedSource(RetrieverPrior(bm25), 0.0)])
     assert hybrid.retrieve(QUERIES, 5) == generator.retrieve(QUERIES, 5)
@@ -168,25 +157,6 @@ def test_the_empty_prompt_is_asked_once_and_again_when_passages_come(data: Path)
     assert second[0] == pytest.approx(whole[0] - np.log(2), abs=1e-4)
 
 
-def test_what_is_remembered_is_asked_once(generator: GenerativeRetriever, bm25: BM25Retriever) -> None:
-    class Counted(RetrieverPrior):
-        asked = 0
-
-        def ask(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]):  # type: ignore[no-untyped-def]
-            self.asked += 1
-            return super().ask(queries, evidence)
-
-    counted = Counted(bm25)
-    source: PriorSource = Remembering(counted)
-    results = [
-        HybridRetriever(generator, [WeightedSource(source, w)]).retrieve(QUERIES, 3) for w in (1.0, 2.0, 1.0)
-    ]
-    assert counted.asked == 1
-    assert results[0] == results[2] != results[1]
-    HybridRetriever(generator, [WeightedSource(source, 1.0)]).retrieve(QUERIES[:1], 3)
-    assert counted.asked == 2
-
-
 def test_a_model_without_slots_takes_the_plain_search(
     generator: GenerativeRetriever, bm25: BM25Retriever, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,25 +167,6 @@ def test_a_model_without_slots_takes_the_plain_search(
     found = HybridRetriever(plain, [WeightedSource(RetrieverPrior(bm25), 1.0)]).retrieve(every, 3)
     for some, others in zip(found, expected, strict=True):
         assert [hit.score for hit in some] == pytest.approx([hit.score for hit in others], abs=1e-4)
-
-
-def test_what_cannot_work_is_refused(
-    generator: GenerativeRetriever, bm25: BM25Retriever, data: Path, tmp_path: Path
-) -> None:
-    prior = RetrieverPrior(bm25)
-    with pytest.raises(ConfigError, match="the weight of bm25 must be a finite number"):
-        HybridRetriever(generator, [WeightedSource(prior, float("inf"))])
-    for wrong in (0.0, -1.0, float("nan")):
-        with pytest.raises(ConfigError, match="the temperature of bm25 must be above 0"):
-            HybridRetriever(generator, [WeightedSource(prior, 1.0, wrong)])
-    for wrong in (0.0, float("-inf"), float("nan")):
-        with pytest.raises(ConfigError, match="done_share must be"):
-            HybridRetriever(generator, [WeightedSource(prior, 1.0)], wrong)
-    with pytest.raises(ConfigError, match="k must be at least 1"):
-        HybridRetriever(generator, [WeightedSource(prior, 1.0)]).retrieve(QUERIES, 0)
-    other = BM25Retriever(Corpus.from_passages([Passage("x", "another passage")]))
-    with pytest.raises(MismatchError, match="bm25 is over"):
-        HybridRetriever(generator, [WeightedSource(RetrieverPrior(other), 1.0)])
 
 
 def test_chains_beside_normalized_priors_have_log_probabilities(
@@ -452,14 +403,6 @@ def test_of_equal_recalls_the_order_decides_and_then_the_smaller_weight_not_the_
         assert weights(tuned.priors) == (2.0, 1.0)
 
 
-def test_too_large_a_grid_is_refused_before_anything_is_searched() -> None:
-    weights = tuple(float(n) for n in range(1, 40))
-    choices = Tried(weights).choices([start(name) for name in "abc"], start("e"))
-    pool: Any = None
-    with pytest.raises(ConfigError, match="40 x 40 x 40 x 1 settings of the priors are 64,000"):
-        tune_together(choices, lambda _: Quality(1 / 0), pool)
-
-
 def test_one_prior_after_another_is_tuned_and_ties_go_to_the_smaller_weight() -> None:
     seen = []
 
@@ -476,11 +419,3 @@ def test_one_prior_after_another_is_tuned_and_ties_go_to_the_smaller_weight() ->
     assert len(seen) == 1 + 6 + 6 + 2
     assert seen[1:3] == [(1.0, 4.0, 0.0, 0.0), (1.0, 2.0, 0.0, 0.0)]  # what counts less first
     assert {setting[:2] for setting in seen[7:]} == {(1.0, 4.0)}  # the first one stays at its best
-
-
-def test_a_prior_that_never_helps_gets_no_weight() -> None:
-    choices = Tried((1.0,), (1.0,), (0.1,)).choices([start("a")], start("e"))
-    tuned = tune_in_turn(choices, lambda _: Quality(0.5))
-    assert ([p.weight for p in tuned.priors], tuned.recall) == ([0.0, 0.0], 0.5)
-    higher = tune_in_turn(choices, lambda setting: Quality(0.5, setting[0].weight))
-    assert [p.weight for p in higher.priors] == [1.0, 0.0]

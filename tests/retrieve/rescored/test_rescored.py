@@ -16,7 +16,7 @@ from torch import nn
 
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.types import Hit, Passage, Query
+from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.options import IndexOptions
 from grls.models.cross_encoder import PairScorer
@@ -281,13 +281,6 @@ def test_ranked_hops_have_the_temperature_of_the_first_retriever(
     first.rows = first.rows / np.linalg.norm(first.rows, axis=1, keepdims=True)
     assert usual_temperature(over(first, scorer, Rereading(3, 0.02))) == 0.05
     assert usual_temperature(over(first, scorer, Rereading(3))) is None  # hops read ranks
-
-
-def test_evidence_may_be_cut_and_the_query_may_not(data: Path, dense: Path, scorer: PairScorer) -> None:
-    made = over(load_retriever(dense, CPU), scorer, Rereading(3, 0.5))
-    assert isinstance(made, RescoredHops)
-    long = [Passage("x", "calm " * 40)]
-    assert len(made.retrieve_hop(ASKED[:1], [long], 3)[0].hits) == 3
 
 
 def test_the_shipped_folder_opens(data: Path, model: Path, tmp_path: Path) -> None:
