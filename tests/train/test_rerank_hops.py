@@ -14,7 +14,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
 from grls.data.types import Passage, Query
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
 from grls.retrieve.bm25 import BM25Retriever
@@ -133,16 +133,6 @@ def test_a_folder_of_hops_reads_the_passages_found(
     assert QUESTION in read
     assert {QUESTION} < set(read) <= known
     assert len(found[0]) == 2
-
-
-def test_a_retriever_of_negatives_that_cannot_be_is_refused_by_its_option(root: Path, tmp_path: Path) -> None:
-    corpus = Corpus.read(root / "data")
-    asked = [Query("q", "zzz", ("r0",))]
-    with pytest.raises(DataError, match="finds no hard negatives: name another retriever by"):
-        RerankHops(asked, {"q": {"r0": 1}}, corpus, RerankHopOptions(hard_negatives=3))
-    BM25Retriever(Corpus.from_passages(passages()[:4], "other")).save_pretrained(tmp_path / "other")
-    with pytest.raises(MismatchError, match=r"negatives: .* over another corpus .*`grls index`"):
-        hops(root, negatives=str(tmp_path / "other"))
 
 
 def test_other_negatives_or_tokens_under_the_same_path_are_no_resumed_run(

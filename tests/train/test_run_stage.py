@@ -9,7 +9,7 @@ import pytest
 import torch
 from train_helpers import arguments, logged
 
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError
 from grls.models.load.build import Pretrained
 from grls.train import cli
 from grls.train.cli import run_stage
@@ -115,15 +115,6 @@ def test_what_cannot_be_trained_is_an_error_of_grls(
     with pytest.raises(ConfigError, match=told):
         run_stage(name, options(data, tmp_path / "run", **more), recipes)
     assert not (tmp_path / "run" / "model").exists()
-
-
-def test_other_refusals(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="needs the option output, the folder that it writes"):
-        run_stage("retrieve", {})
-    with pytest.raises(ConfigError, match="max_seconds must be above 0"):
-        run_stage("retrieve", options(data, tmp_path / "run"), max_seconds=0)
-    with pytest.raises(DataError, match=r"corpus\.jsonl"):
-        run_stage("retrieve", options(tmp_path, tmp_path / "run", **{"model.generator.data": str(data)}))
 
 
 def test_ctrl_c_stays_ctrl_c(data: Path, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from lightning.pytorch.cli import LightningArgumentParser
 from train_helpers import arguments
 
 from grls.commands.train import _CALLBACKS
-from grls.io.option_errors import plain_error
 from grls.train.cli import Parser
 from grls.train.signatures import STAGES, class_options, class_summary
 
@@ -46,11 +45,6 @@ def test_what_must_be_given_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
     given = arguments("retrieve", Path("data"), tmp_path / "run")
     without = [option for option in given if not option.startswith("--data.data")]
     assert refuses(capsys, "train", *without).startswith("error: --data.data must be given.\n")
-
-
-def test_other_errors_stay_as_they_are() -> None:
-    for text in ("", "expected a number\nof rows", "bad\nGiven value: 3\nmore"):
-        assert plain_error(text) == text
 
 
 class Limits:

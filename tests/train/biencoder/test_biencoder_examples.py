@@ -16,7 +16,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_split
 from grls.data.types import Passage, Query
 from grls.data.words import USUAL
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
 from grls.train.biencoder.examples import NO_KEY, BiEncoderExamples, Miner, Pair, PairOptions, RetrieverMiner
@@ -139,18 +139,6 @@ def test_a_short_ranking_is_filled_up_at_random(data: Path, encoder: BiEncoderMo
     assert len(examples(data, encoder, [[]], hard_negatives=8).draw(0, 0).passages) == 9
     with pytest.raises(DataError, match=r"has 8 passages that are not gold.*lower it"):
         examples(data, encoder, [[]], hard_negatives=9)
-
-
-def test_refusals(data: Path, encoder: BiEncoderModel) -> None:
-    corpus = Corpus.read(data)
-    with pytest.raises(DataError, match="holds no query"):
-        BiEncoderExamples([], {}, corpus, encoder.query_text, PairOptions())
-    with pytest.raises(DataError, match="neither evidence nor a qrel above zero"):
-        BiEncoderExamples([Query("q", "?")], {"q": {"r0": 0}}, corpus, encoder.query_text, PairOptions())
-    with pytest.raises(DataError, match="gold passage 'none' of query 'q' is not in"):
-        BiEncoderExamples([Query("q", "?", ("none",))], {}, corpus, encoder.query_text, PairOptions())
-    with pytest.raises(ConfigError, match="hard_negatives must be at least 0"):
-        PairOptions(hard_negatives=-1)
 
 
 def asked_for(queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int) -> list[list[str]]:

@@ -1,12 +1,10 @@
 """A bi-encoder that is trained from Python: result, reports and the limit of time."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from biencoder_helpers import logged
 
-from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoderModel
 from grls.train.biencoder import run
 from grls.train.biencoder.options import BiEncoderOptions
@@ -67,18 +65,3 @@ def test_a_run_whose_time_is_up_keeps_the_best_and_goes_on(
     assert [went_on[step] for step in range(1, 13)] == [losses[step] for step in range(1, 13)]
     again = trained(place, tmp_path, resume=True)  # it is done
     assert (again.steps, again.best) == (24, rest.best)
-
-
-def test_refusals(place: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="max_seconds must be above 0"):
-        trained(place, tmp_path, max_seconds=-1)
-    with pytest.raises(ConfigError, match=r"fit\.matryoshka: the embeddings have \d+ dimensions, got 9999"):
-        trained(place, tmp_path, replace(FIT, matryoshka=(4, 9999)), dev_split=None)
-
-
-def test_a_logger_of_lightning_gets_the_losses_too(place: Path, tmp_path: Path) -> None:
-    fit = replace(FIT, epochs=1, max_steps=2, logger="lightning.pytorch.loggers.TensorBoardLogger")
-    trained(place, tmp_path, fit, dev_split=None)
-    assert list((tmp_path / "lightning_logs").rglob("events.out.tfevents.*"))
-    with pytest.raises(ConfigError, match=r"fit\.logger: json is no logger of Lightning"):
-        trained(place, tmp_path / "other", replace(fit, logger="json"), dev_split=None)

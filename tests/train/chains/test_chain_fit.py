@@ -12,10 +12,8 @@ from benchmarks.steps import main as steps_benchmark
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Query
-from grls.errors import ConfigError, MismatchError
 from grls.retrieve.bm25 import BM25Retriever
 from grls.train.chains.data import RetrieverTeacher
-from grls.train.chains.examples import Teaching
 from grls.train.stages.data import Mix
 from grls.train.stages.examples import PassageInput
 
@@ -99,16 +97,11 @@ def test_memorisation_and_pseudo_queries_are_mixed_in_as_chains(root: Path, tmp_
     ("given", "message"),
     [
         (["--data.branches=2"], "branches need a teacher"),
-        (["--data.decay=0"], "decay must be above 0"),
         (["--model.loss=full"], "chains are trained with --model.loss allowed"),
         (["--model.freeze_encoder=true"], "no encoder to freeze"),
         (["--model.freeze_layers=2"], "freeze_layers must be from 0 to less than the layers"),
-        (["--data.prior.retrievers=[]"], "prior needs retrievers"),
         ([*BM25, "--data.prior.weights=[1,2]"], "got 1 retrievers, 2 weights"),
         (["--data.prior.retrievers=[nowhere]"], "no retriever here"),
-        ([*BM25, "--data.prior.temperatures=[0]"], "temperature of bm25 must be"),
-        ([*BM25, "--data.prior.done_share=0"], "done_share must be below 0"),
-        (["--data.rescore.retrievers=[]"], "rescore needs retrievers"),
         (["--data.rescore.retrievers=[bm25]", "--data.rescore.passages=0"], "counts of at least 1"),
         (["--recall.rescore=3"], "--recall.rescore needs a generator that learns to rescore"),
     ],
@@ -117,17 +110,6 @@ def test_options_that_cannot_work_are_refused(
     root: Path, tmp_path: Path, given: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert message in fails(capsys, *chain_options(root, tmp_path / "run", *given))
-
-
-def test_a_teacher_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> None:
-    data, _ = opened_chains(root)
-    data.corpus.select([0, 1]).write(tmp_path / "corpus.jsonl")
-    with pytest.raises(MismatchError, match="another corpus"):
-        RetrieverTeacher(str(root / "dense"), Corpus.read(tmp_path))
-    with pytest.raises(ConfigError, match="teacher_temperature must be above 0"):
-        RetrieverTeacher(str(root / "dense"), data.corpus, temperature=0)
-    with pytest.raises(ConfigError, match="between 0 and 1"):
-        Teaching(data.index, 10, share=1.5)
 
 
 def test_the_usual_temperature_of_a_teacher_is_that_of_its_kind(root: Path) -> None:

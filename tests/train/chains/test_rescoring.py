@@ -15,8 +15,7 @@ from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.spans import Spans
-from grls.data.types import Passage, Query
-from grls.errors import MismatchError
+from grls.data.types import Query
 from grls.index import build_index
 from grls.io.files import read_json
 from grls.models.head import RESCORE, RescoreInput, readout
@@ -197,9 +196,3 @@ def test_frozen_layers_stay_as_they_are(root: Path, tmp_path: Path) -> None:
             for own, other in zip(before[layer].parameters(), after[layer].parameters(), strict=True)
         ]
         assert all(kept) == same
-
-
-def test_a_retriever_over_another_corpus_is_refused(root: Path, codec: Codec) -> None:
-    other = Corpus.from_passages([Passage("a", "one"), Passage("b", "two")])
-    with pytest.raises(MismatchError, match="make the retriever again with `grls index`"):
-        Proposals(Rescore([str(root / "dense")]), other, codec, "cpu")

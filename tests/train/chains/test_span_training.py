@@ -18,14 +18,13 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.spans import SPANS, Spans
 from grls.data.types import Passage
-from grls.errors import ConfigError
 from grls.index import build_index
 from grls.io.files import read_json
 from grls.models.load.language import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.train.chains.collate import ChainCollator
-from grls.train.chains.examples import ChainExamples, SpanTargets, Teaching, WriteSpans
+from grls.train.chains.examples import ChainExamples, SpanTargets, Teaching
 from grls.train.chains.module import RetrieveChains
 
 
@@ -78,12 +77,6 @@ def test_views_that_share_words_with_the_query_weigh_more() -> None:
     np.testing.assert_allclose(weights[:8], 0.5 * expected / expected.sum())
     assert weights[8] == 0.25  # DONE is one span
     assert weights[9:].sum() == pytest.approx(0.25)
-
-
-@pytest.mark.parametrize("given", [{"words": 0}, {"drawn": 0}, {"temperature": 0.0}, {"temperature": np.inf}])
-def test_numbers_are_positive(given: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="must be "):
-        WriteSpans(**given).check()
 
 
 @pytest.mark.parametrize("taught", [False, True])

@@ -8,7 +8,6 @@ from train_helpers import logged, train
 
 from grls.data.codec import Codec, Limits
 from grls.data.corpus import Corpus
-from grls.errors import ConfigError
 from grls.train.core.examples import Example
 from grls.train.stages.examples import MemoriseExamples, PassageInput
 
@@ -39,11 +38,6 @@ def test_it_may_be_read_as_a_query_and_is_cut_to_a_querys_length(codec: Codec) -
         assert MemoriseExamples(CORPUS, short, reading=reading).draw(OTTER, 0).source == codec.model_input(
             tokens[:3]
         )
-
-
-def test_the_rest_is_written_behind_the_front_alone(codec: Codec) -> None:
-    with pytest.raises(ConfigError, match="target `rest` is the passage without its front"):
-        MemoriseExamples(CORPUS, codec, target="rest", reading=PassageInput("whole"))
 
 
 def test_a_stage_memorises_from_the_whole_passage(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages
 from grls.data.types import Passage, Query
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError
 from grls.train.core.examples import Example
 from grls.train.stages.examples import MemoriseExamples, RetrieveExamples
 
@@ -65,12 +65,6 @@ def test_every_passage_is_an_example_short_ones_too(codec: Codec) -> None:
         assert examples.draw(10, 0) == Example([codec.end], [codec.end])
         assert all(examples.draw(n, 0).target[-1] == codec.end for n in range(12))
         assert examples.draw(3, 0) == examples.draw(3, 9)
-
-
-@pytest.mark.parametrize("front", [0.0, 1.0, -1])
-def test_a_front_of_nothing_or_all_is_refused(codec: Codec, front: float) -> None:
-    with pytest.raises(ConfigError, match="front must be above 0 and below 1"):
-        MemoriseExamples(CORPUS, codec, front)
 
 
 TWO_HOPS = Query("q", "is the otter kind ?", ("otter-calm", "r0"))
