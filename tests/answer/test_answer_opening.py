@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from failing import fails, raises
+from failing import fails
 from ralm_helpers import write_model
 from small_data import small_retriever, tiny_bert, write_small
 
@@ -14,8 +14,8 @@ from grls.answer.opening import description_of, open_for_reading, retrieval_sett
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
-from grls.data.types import Passage, Query
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.data.types import Query
+from grls.errors import DataError
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.base import Retriever, has_log_probabilities
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -71,11 +71,6 @@ def test_a_reader_gets_what_the_folder_retrieves(folder: Path, kind: str) -> Non
     assert retrieval_settings(kind, found)["retriever_options"] == found.describe().options
     others = [opened(folder, other).fingerprint() for other in KINDS if other != kind]
     assert found.fingerprint() not in others
-
-
-def test_nothing_retrieves_where_nothing_is_named() -> None:
-    assert open_for_reading(None) is None
-    assert retrieval_settings(None, None) == {"retriever": None}
 
 
 def test_what_a_folder_says_of_its_search_is_heeded_and_queries_are_cut(folder: Path, tmp_path: Path) -> None:
@@ -138,14 +133,3 @@ def test_a_run_does_not_go_on_with_another_retriever_of_that_name(
         next(other.model.parameters()).add_(0.1)
     other.save_pretrained(tmp_path / "r")
     assert "other settings (retriever_fingerprint)" in fails(capsys, *run)
-
-
-def test_what_cannot_be_opened_is_refused(folder: Path, tmp_path: Path) -> None:
-    raises(ConfigError, r"retriever=.bm25. needs data", open_for_reading, "bm25")
-    raises(ConfigError, "never writes DONE", opened, folder, "bm25", HopOptions("dynamic"))
-    raises(ConfigError, 'give retriever=FOLDER or "bm25"', open_for_reading, None, HopOptions("fixed"))
-    Corpus.from_passages([Passage("x", "another one")]).write(tmp_path / "corpus.jsonl")
-    other = Corpus.read(tmp_path)
-    with pytest.raises(MismatchError, match="is over another corpus than"):
-        open_for_reading(str(folder / "dense"), None, "cpu", other)
-    assert open_for_reading(str(folder / "dense"), None, "cpu", other, same=False) is not None

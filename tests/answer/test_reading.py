@@ -61,14 +61,6 @@ def test_without_passages_to_read_the_question_stands_alone(caplog: Caplog) -> N
     assert not caplog.records
 
 
-def test_an_empty_retrieval_is_told(caplog: Caplog) -> None:
-    writer = ScriptedWriter(lambda text: "so")
-    with caplog.at_level(logging.WARNING):
-        DirectReader(writer, ScriptedRetriever({WHAT.text: hits("b")}), CORPUS).answer([WHO, WHAT])
-    assert "nothing was retrieved: 1 of 2 queries" in caplog.text
-    assert writer.prompts[0][0] == "question: who owned it\nanswer:"
-
-
 def test_passages_without_room_are_left_out_from_the_end(caplog: Caplog) -> None:
     reader = DirectReader(ScriptedWriter(lambda text: "so"), None, CORPUS)
     lengths = [
@@ -136,20 +128,6 @@ def test_behind_the_last_hop_the_answer_is_asked_for() -> None:
     assert (read.answer, len(writer.prompts)) == ("mine", 2)
 
 
-@pytest.mark.parametrize("again", ["follow-up: What is IT", "follow-up:", "follow-up:  ", "evidence: x"])
-def test_a_follow_up_that_leads_nowhere_ends_it(again: str) -> None:
-    def reply(text: str) -> str:
-        if text.endswith("answer:"):
-            return "follow-up: never"  # an answer is what stands there, whatever it looks like
-        return again if "evidence" in text else "follow-up: what is it"
-
-    retriever = ScriptedRetriever(FOUND)
-    read = IterativeReader(ScriptedWriter(reply), retriever, CORPUS, k=2).answer([WHO])[0]
-    assert retriever.asked == [["what is it"]]
-    assert read.answer == "follow-up: never"
-    assert [hit.id for hit in read.ranking] == ["m", "o"]
-
-
 def test_a_follow_up_that_finds_nothing_is_told(caplog: Caplog) -> None:
     writer = ScriptedWriter(lambda text: "answer: x" if "nothing was found" in text else "follow-up: why")
     with caplog.at_level(logging.WARNING):
@@ -192,12 +170,6 @@ def test_without_room_evidence_is_left_out_and_then_the_follow_up(caplog: Caplog
     assert (second.answer, second.failed) == ("x", "")
     assert "nothing is written for the query 'q1'" in caplog.text
     raises(ConfigError, "tokens before anything is asked", last, start - len(WHO.text) - 1)
-
-
-def test_counts_below_one_are_refused() -> None:
-    for wrong in ({"k": 0}, {"hops": 0}):
-        with pytest.raises(ConfigError, match="must be at least 1"):
-            IterativeReader(ScriptedWriter(str), ScriptedRetriever({}), CORPUS, **wrong)
 
 
 def test_a_finished_run_is_looked_up(tmp_path: Path) -> None:

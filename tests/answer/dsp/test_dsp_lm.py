@@ -180,8 +180,3 @@ def test_an_endpoint_that_is_gone_is_a_failed_query(tmp_path: Path) -> None:
     (record,) = answer_all(Vanilla(), {"q": {"question": "who"}}, lm, adapter_named("chat", 2), file)
     assert record["failed"].startswith("LMTransportError")
     assert len(record["trace"]) == 1
-
-
-def test_what_cannot_be_an_endpoint() -> None:
-    raises(ConfigError, "timeout must be .*above 0, got 0", CallOptions, timeout=0)
-    raises(ConfigError, "DSPy cannot use the language model 'openai/'", lm_named, "api:openai/")

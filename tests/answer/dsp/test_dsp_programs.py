@@ -10,8 +10,7 @@ from failing import raises
 pytest.importorskip("dspy", reason="the extra dsp is not installed")
 
 import dspy
-from dsp_helpers import CORPUS, by_beginning, patient, retrieval, scripted
-from reader_helpers import ScriptedRetriever
+from dsp_helpers import by_beginning, patient, retrieval, scripted
 
 from grls.answer.dsp.calls import recorded_calls
 from grls.answer.dsp.options import DemonstrationOptions as Demos
@@ -25,16 +24,14 @@ from grls.answer.dsp.programs import (
     SelfAsk,
     Vanilla,
     answer_in_order,
-    chosen,
     demonstrate,
     dspy_examples,
     inputs_of,
-    program_named,
     right,
     settings,
     stops,
 )
-from grls.answer.dsp.retrieval import Retrieval, RetrievedPassage
+from grls.answer.dsp.retrieval import RetrievedPassage
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError
 
@@ -178,13 +175,6 @@ def test_open_questions_fuse_the_question_and_the_model_s_query() -> None:
     raises(ConfigError, "queries must be at least 0", Options, queries=-1)
 
 
-def test_nothing_found_is_told_to_the_model() -> None:
-    lm, script = scripted(by_beginning({"who -> Answer": "no idea"}))
-    found, steps = ran(RetrieveThenRead(retrieval({})), lm, question="who")
-    assert (found.answer, found.found, steps[0]["found"]) == ("no idea", [], [])
-    assert script.prompts[0].endswith("Context:\n[1] nothing was found\nQuestion: who\nAnswer:")
-
-
 def test_a_conversation_is_rewritten_but_for_its_first_question() -> None:
     script = {"and she -> Query": "did Ada swim", "and she -> Reasoning": "r\nAnswer: yes",
               "who -> Reasoning": "r\nAnswer: Ada"}  # fmt: skip
@@ -267,19 +257,6 @@ def test_a_choice_among_the_four_commonest_answers(said: str, answer: str) -> No
     assert script.seeds[-1] is None  # greedy
     assert (found.answer, ids(found.read), ids(found.found)) == (answer, ["b", "c"], ["a"])
     assert steps[-1] == {"kind": "choice", "choices": ["Bo", "Cy", "Ada", "Di"], "answer": answer}
-
-
-def test_branches_that_agree_leave_no_choice() -> None:
-    lm, script = scripted(lambda asked, config: "Ada")
-    program = RetrieveThenRead(retrieval({}))
-    assert ran(Branch(program, Options(branches=2, vote="choice")), lm, question="who")[0].answer == "Ada"
-    assert len(script.prompts) == 2
-    assert chosen("1820", ["1820", "2"]) == "1820"
-    assert chosen("2", ["1820", "2"]) == "2"  # its text, which is another's number
-    two = Options(branches=2, vote="choice")
-    for other in (Vanilla(), Conversational(retrieval({}))):
-        raises(ConfigError, 'vote="choice" retrieves for the question', Branch, other, two)
-    raises(ConfigError, r"set branches", Options, vote="choice")
 
 
 def test_a_branch_that_fails_is_left_out() -> None:
@@ -442,9 +419,3 @@ def test_conversations_go_on_from_the_systems_own_answers(caplog: pytest.LogCapt
         "an earlier question of its conversation failed", "timeout",
     ]  # fmt: skip
     assert records[0]["found"] == records[0]["read"] == records[0]["trace"] == []
-
-
-def test_programs_by_name() -> None:
-    raises(ConfigError, "multihop retrieves", program_named, "multihop", None, Options())
-    with pytest.raises(ConfigError, match="unknown program"):
-        program_named("x", Retrieval(ScriptedRetriever({}), CORPUS), Options())

@@ -26,7 +26,6 @@ from grls.answer.ralm.reader import (
     ScoredStride,
     Stride,
     TextScorer,
-    Wanted,
     ZeroShot,
     perplexity,
     strides,
@@ -109,13 +108,6 @@ def test_scores_are_those_of_the_plain_loop(documents: int, stride: int, cut: in
         assert row.log_probability == pytest.approx(
             plain(before, text[start : some.first], text[some.first : some.last]), abs=1e-4
         )
-
-
-def test_documents_are_cut_and_end_their_line() -> None:
-    tokens = reader(document_tokens=9).document(2)
-    assert len(tokens) == 9
-    assert TOKENIZER.decode(tokens).startswith("rain\nra")
-    assert TOKENIZER.decode(tokens).endswith("\n")
 
 
 def test_a_text_alone_is_scored_as_its_tokenizer_gives_it() -> None:
@@ -265,25 +257,6 @@ def test_a_text_that_is_cut_within_a_character_is_written_on_from_its_own_tokens
     (found,) = continue_texts(made, [tokens], 6)
     written = MODEL.generate(torch.tensor([tokens]), max_new_tokens=6, do_sample=False)[0, len(tokens) :]
     assert found.text == TOKENIZER.decode(written, skip_special_tokens=True)
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"document_tokens": 64}, "too small"),
-    ({"stride": 0}, "stride must be at least 1"),
-    ({"documents": -1}, "documents must be at least 0"),
-    ({"window": 256}, "128 positions"),
-])  # fmt: skip
-def test_bad_windows_are_refused(options: dict[str, int], message: str) -> None:
-    raises(ConfigError, message, reader, **options)
-
-
-def test_the_oracle_cannot_write() -> None:
-    raises(ConfigError, "oracle", continue_texts, reader(lambda scorer: Oracle(scorer, 3)), [[5]], 3)
-
-
-def test_a_stretch_with_nothing_before_it_is_refused() -> None:
-    with pytest.raises(ValueError, match="nothing before"):
-        TextScorer(MODEL, lambda number: []).log_probabilities([1, 2, 3], [Wanted((), 0, 0, 2)])
 
 
 @pytest.mark.parametrize(

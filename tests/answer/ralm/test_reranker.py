@@ -243,12 +243,6 @@ def test_bad_options_are_refused(folder: Path, more: list[str], message: str, ca
     assert not (folder / "refused.json").exists()
 
 
-def test_a_judge_without_so_many_positions_is_refused(folder: Path, capsys: Capsys) -> None:
-    write_model(folder / "short", positions=32)
-    more = ("--retriever", "bm25", "--rerank.by", "zero-shot", "--rerank.judge", str(folder / "short"))
-    assert "has 32 positions" in fails(capsys, *options(folder, "judged-short", *more))
-
-
 def test_another_model_judge_or_text_under_the_same_name_does_not_go_on(
     folder: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
@@ -270,10 +264,3 @@ def test_another_model_judge_or_text_under_the_same_name_does_not_go_on(
     assert "other settings (texts)" in fails(capsys, *options(folder, "renamed", *texts))
     (tmp_path / "texts" / "c.txt").write_text("")
     assert "c.txt: the text is empty" in fails(capsys, *options(folder, "empty", *texts))
-
-
-def test_scores_that_are_no_numbers_are_told(tmp_path: Path) -> None:
-    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
-    for weight in encoder.model.parameters():
-        weight.data.fill_(float("nan"))
-    raises(ConfigError, "not numbers", encoder.scores, ["is the lynx calm"], ["the lynx is calm"])

@@ -124,13 +124,6 @@ def test_a_passage_too_long_for_the_model_is_not_read(tokenizer: Any) -> None:
         writer(model, tokenizer, length=24).write([1])
 
 
-def test_options_that_cannot_work_are_refused(tokenizer: Any) -> None:
-    with pytest.raises(ConfigError, match=r"needs \{text\}"):
-        writer(causal(tokenizer), tokenizer, PropositionPrompt(template="{title}"))
-    with pytest.raises(ConfigError, match="no chat template"):
-        writer(causal(tokenizer), tokenizer, PropositionPrompt(chat=True))
-
-
 def test_how_a_passage_is_told(tokenizer: Any) -> None:
     plain = PropositionPrompt(examples=False)
     assert plain.form(MILL) == "Mill. The mill was built in 1820. It burned down."
@@ -165,13 +158,6 @@ def test_propositions_are_read_off_an_output(text: str, texts: list[str], droppe
     assert parse_propositions(text, True, MILL, longest=100) == (tuple(texts), dropped)
 
 
-def test_a_title_is_no_proposition() -> None:
-    told = Passage("x", "It stood there.", "The old mill.")
-    assert parse_propositions("- The old Mill.\n- The old mill stood.", True, told) == (
-        ("The old mill stood.",), {"other": 1},
-    )  # fmt: skip
-
-
 def test_what_the_length_limit_cut_is_left_out() -> None:
     assert parse_propositions("- The mill burned.\n- It was bui", False, MILL) == (
         ("The mill burned.",), {"cut": 1},
@@ -180,10 +166,6 @@ def test_what_the_length_limit_cut_is_left_out() -> None:
         ("The mill burned.",), {"cut": 1},
     )  # fmt: skip
     assert parse_propositions('["The mill burned.", "It \\q"', True, MILL) == (("The mill burned.",), {})
-
-
-def test_half_of_a_surrogate_pair_is_replaced() -> None:
-    assert parse_propositions('["It \\ud800 burned."]', True, MILL) == (("It ? burned.",), {})
 
 
 MILL_TEXTS = [f"The mill {'of rain ' * n}burned. It stood in 18{n}0." for n in range(5)]

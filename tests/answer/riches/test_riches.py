@@ -19,16 +19,15 @@ from unigram import byte_level
 from grls.answer.riches.answerer import Riches, by_similarity, quotes_page, terminal
 from grls.answer.riches.keys import build_keys
 from grls.answer.riches.options import KeyOptions, PromptOptions
-from grls.answer.riches.prompts import _MULTI, prompted, solution, split_answer
+from grls.answer.riches.prompts import _MULTI, prompted, solution
 from grls.answer.writer import room_of
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
-from grls.data.words import Analyzer
 from grls.decode.interleave.markers import TextMarkers
 from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Span
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError
 from grls.models.load.language import load_language_model
 from grls.runs.run import Run
 
@@ -280,12 +279,6 @@ def test_markers_are_found_however_they_are_written(folder: Path) -> None:
     assert tokenizer.convert_tokens_to_ids("»") in markers.barred
 
 
-def test_empty_markers_are_no_text(folder: Path) -> None:
-    _, tokenizer = load_language_model(str(folder / "model"), "cpu")
-    for marker in ("", " «"):
-        raises(ConfigError, "a text without white space around it", TextMarkers, tokenizer, marker, marker)
-
-
 @pytest.mark.parametrize("marker", ["</s>", "<pad>", "<|eot_id|>", "a<|turn|>"])
 def test_a_special_token_is_no_marker(folder: Path, marker: str) -> None:
     """``<|turn|>`` is what the chat template parts turns by; it is not special."""
@@ -314,16 +307,6 @@ def test_markers_of_a_byte_level_tokenizer(opening: str, closing: str) -> None:
     texts.remove("<|end|>")
     assert not any(closing in text for text in texts)
     assert not any(opening in text and not text.endswith(opening) for text in texts)
-
-
-def test_keys_of_another_kind_are_refused(folder: Path) -> None:
-    some = program(folder)
-    other = byte_level(["The mill"], 300)
-    raises(MismatchError, "another tokenizer", Riches, some.model, other, some.corpus, some.keys)
-    with pytest.raises(MismatchError, match="another corpus"):
-        Riches(some.model, some.tokenizer, Corpus.from_passages(PASSAGES[:1]), some.keys)
-    with pytest.raises(MismatchError, match="another markers"):
-        Riches(some.model, some.tokenizer, some.corpus, some.keys, PromptOptions(markers=("[", "]")))
 
 
 @pytest.mark.parametrize(("text", "answer", "kinds", "stops"), [
@@ -375,34 +358,6 @@ def test_a_prompt_without_keywords_and_in_turns(folder: Path) -> None:
     tokenizer.chat_template = "{{ raise_exception('no system role') }}"
     raises(ConfigError, "refuses the prompt", asked, turns, "why")
     raises(ConfigError, "kind must be one of", asked, PromptOptions("half"), "why")
-
-
-def test_an_answer_is_the_rest_of_its_line() -> None:
-    assert split_answer("so answer: no, ANSWER: 14 sheep \nquestion: x") == (
-        "so answer: no,", "14 sheep", "question: x"
-    )  # fmt: skip
-    assert split_answer("nothing") is None
-
-
-def test_the_passage_that_shares_rare_words_comes_first() -> None:
-    texts = ["The mill has a wheel.", "The mill has a roof and a wheel.", "The mill has a roof."]
-    assert by_similarity(texts, "which mill has a roof") == [2, 1, 0]
-    assert by_similarity(texts, "the wheel") == [0, 1, 2]
-    assert by_similarity(texts, "the wheel and the roof") == [1, 0, 2]
-
-
-def test_function_words_are_those_of_the_language() -> None:
-    texts = ["die Mühle steht nicht", "der Bach und das Wehr"]
-    assert by_similarity(texts, "der und das Mühle") == [1, 0]
-    assert by_similarity(texts, "der und das Mühle", Analyzer("de")) == [0, 1]
-
-
-def test_equally_similar_passages_stay_in_their_order() -> None:
-    assert by_similarity(["mill roof", "barn roof", "mill roof"], "mill") == [0, 2, 1]
-    assert by_similarity(["mill", "barn", "cow"], "nothing of that") == [0, 1, 2]
-    assert by_similarity(["the", "of", "a"], "the mill") == [0, 1, 2]  # no word is left
-    assert by_similarity(["mill"], "mill") == [0]
-    assert by_similarity([], "mill") == []
 
 
 def test_the_order_is_that_of_the_weights_that_are_documented() -> None:

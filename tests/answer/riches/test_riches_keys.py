@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from failing import raises
 from fixture_types import Caplog, Patch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
 
 from grls.answer.riches import keys as module
 from grls.answer.riches.keys import Keys, build_keys
@@ -119,39 +117,6 @@ def test_headers_are_titles_with_their_sections(data: Path, tokenizer: Any) -> N
         build_keys(Corpus.read(data), tokenizer, KeyOptions("header"))
     with pytest.raises(DataError, match="no header to quote"):
         build_keys(Corpus.from_passages([Passage("x", "text")]), tokenizer, KeyOptions("header"))
-
-
-def test_bad_input_is_refused(corpus: Corpus, tokenizer: Any) -> None:
-    raises(ConfigError, r"kind must be one of .*'word'", build_keys, corpus, tokenizer, KeyOptions("word"))
-    raises(ConfigError, "go together", build_keys, corpus, tokenizer, KeyOptions("proposition"))
-    missing = KeyOptions("proposition", propositions="none.jsonl")
-    raises(DataError, "no such file", build_keys, corpus, tokenizer, missing)
-    with pytest.raises(DataError, match="no title to quote"):
-        build_keys(Corpus.from_passages([Passage("x", "text")]), tokenizer, KeyOptions("title"))
-    with pytest.raises(DataError, match=r"'x' holds the marker '»'.*other markers"):
-        build_keys(Corpus.from_passages([Passage("x", "a » b")]), tokenizer)
-    with pytest.raises(DataError, match="cannot write a key of the passage 'x'"):
-        build_keys(Corpus.from_passages([Passage("x", "The ☃ mill.")]), tokenizer)
-
-
-def test_letters_that_a_tokenizer_drops_are_noticed(data: Path) -> None:
-    """Some tokenizers have no unknown token and leave out what they do not know."""
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.Metaspace()
-    bpe.decoder = decoders.Metaspace()
-    bpe.train_from_iterator(["The mill was built."], trainers.BpeTrainer(special_tokens=["</s>"]))
-    silent = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="</s>")
-    corpus = Corpus.from_passages(
-        [Passage("x", "The mill was built."), Passage("y", "The ☃ mill was built.")]
-    )
-    raises(DataError, "cannot write a key of the passage 'y'", build_keys, corpus, silent)
-
-
-@pytest.mark.parametrize("markers", [("", "x"), ("«", "«"), ("«", " »")])
-def test_markers_that_cannot_be_used_are_refused_before_the_work(
-    data: Path, markers: tuple[str, str]
-) -> None:
-    raises(ConfigError, "marker", build_keys, Corpus.read(data), train_tokenizer(data, 400), markers=markers)
 
 
 def stored(

@@ -90,15 +90,6 @@ def test_thoughts_have_no_function_words_of_the_corpus_language(tmp_path: Path) 
     assert spelled(byte_level(SHARED, 400), target.tokens).startswith("Mühle:«")
 
 
-@pytest.mark.parametrize(("answer", "last"), [("proved", "\nanswer:proved"), (None, "")])
-def test_the_last_line_of_a_query_without_answers(
-    corpus: Corpus, tokenizer: Any, answer: str | None, last: str
-) -> None:
-    query = QUERY._replace(answers=())
-    target = made(corpus, tokenizer, answer=answer).write(query, ("orla",))
-    assert spelled(tokenizer, target.tokens) == "born:«OrlaFinnwasborninLund.»" + last
-
-
 def walks(index: KeyIndex, tokens: Any) -> bool:
     """Whether the decoder could write these tokens within a key, and close it there."""
     state = index.start()
@@ -129,10 +120,6 @@ def test_the_decoder_could_have_written_it(corpus: Corpus, tokenizer: Any, kind:
         place = last + closing
     assert not any(markers.opens(target.tokens[place:n]) for n in range(place + 1, len(target.tokens)))
     assert not walks(targets.keys.index, target.tokens[target.spans[0][0] : target.spans[0][1] - 1])
-
-
-def test_a_key_of_two_passages_is_quoted_once(corpus: Corpus, tokenizer: Any) -> None:
-    assert made(corpus, tokenizer).write(QUERY, ("orla", "copy")).keys == (2,)
 
 
 def test_of_several_sentences_the_one_that_fits_the_question(corpus: Corpus, tokenizer: Any) -> None:
