@@ -109,8 +109,8 @@ def with_hops_and_causal(place: Path) -> Path:
 def test_threads_and_tasks_find_what_one_caller_finds(place: Path, kind: str) -> None:
     """8 threads, whose texts of 1 to 200 words are counted, cut and padded at the same time."""
     retriever = load_retriever(place / kind, Opening("cpu", truncate_queries=True))
-    texts = [" ".join(WORDS[n % 12 :] + WORDS * (n * n % 17)) for n in range(16)]
-    batches = [texts[n : n + 2] for n in range(0, 16, 2)]
+    texts = [" ".join(WORDS[n % 12 :] + WORDS * (n * n % 17)) for n in range(8)]
+    batches = [texts[n : n + 2] for n in range(0, 8, 2)]
     alone = [retriever.retrieve(batch, 3) for batch in batches]
 
     def ask(number: int) -> list[list[Hit]]:
@@ -168,7 +168,7 @@ def test_copies_keep_their_order_alone_and_together(copies: Path, kind: str) -> 
     Ranked hops drop chains, so the probabilities of copies differ; but not by what else is asked.
     """
     retriever = load_retriever(copies / kind, Opening("cpu", truncate_queries=True))
-    texts = [" ".join(WORDS[n % 12 :] + WORDS * (n % 4)) for n in range(16)]
+    texts = [" ".join(WORDS[n % 12 :] + WORDS * (n % 4)) for n in range(8)]
     together = retriever.retrieve(texts, 8)
     for text, found in zip(texts, together, strict=True):
         (alone,) = retriever.retrieve([text], 8)

@@ -558,6 +558,15 @@ LIKE_OTHERS = {
     "word embeddings, frozen", "Router: two towers of other lengths",
     "SPLADE by the cosine", "ColBERT by the mean", "ColBERT, query expansion by another token",
     "ColBERT, token pooling", "ColBERT as PyLate saves it",
+    "pooling mean and max", "pooling mean, padding on the left", "pooling lasttoken, padding on the left",
+    "`do_lower_case`, a tokenizer that does so, too", "word embeddings, word weights", "word embeddings, CNN",
+    "SPLADE, `max_active_dims`", "SPLADE, tokenizer with more pieces than rows",
+    "ColBERT, query expansion without attention", "ColBERT, token pooling of queries, too",
+    "ColBERT, query expansion of short queries alone (`min`)",
+    "ColBERT as PyLate saves it, without query expansion", "ColBERT, tokenizer with more pieces than rows",
+    "cross-encoder, tokenizer with more pieces than rows",
+    "static embeddings, tokenizer with more pieces than rows", "Router as `Asym` (version 4)",
+    "attention by a kernel of the hub",
 }  # fmt: skip
 """Layouts that differ from another one in a value alone."""
 KINDS: dict[str, tuple[type[EncodedRetriever], Any]] = {
