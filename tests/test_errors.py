@@ -1,7 +1,6 @@
 """Errors carry options as values, and each surface words them: shell, Python, requests."""
 
 import ast
-import math
 import pickle
 import re
 from collections.abc import Callable, Iterator
@@ -19,11 +18,9 @@ from grls.errors import (
     DataError,
     GrlsError,
     Option,
-    bounded,
     in_python,
     in_request,
     in_shell,
-    one_of,
     worded,
     worded_for,
 )
@@ -69,27 +66,6 @@ def test_an_error_about_an_error_keeps_the_options() -> None:
         assert f"{Option('k', 5)!s}" == "--k 5"  # as in the arguments of a log
 
 
-def test_a_long_text_is_cut() -> None:
-    text = str(GrlsError("x" * 20_000))
-    assert "xxx … (12,000 characters left out) … xxx" in text
-
-
-@pytest.mark.parametrize(("interval", "value", "expected"), [
-    ("[1, inf)", 0, "at least 1, got 0"),
-    ("[0, inf)", math.inf, "a finite number, at least 0, got inf"),
-    ("(0, 1]", 0.0, "above 0 and at most 1, got 0.0"),
-    ("[0, 65535]", 70_000, "between 0 and 65,535, got 70000"),
-    ("(-inf, inf)", math.nan, "a finite number, got nan"),
-    ("(0, inf]", math.nan, "above 0, got nan"),
-])  # fmt: skip
-def test_a_number_outside_its_interval_is_refused(interval: str, value: float, expected: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        bounded(interval, "data.", decay=value)
-    assert worded(caught.value.text, in_shell) == f"--data.decay must be {expected}."
-    bounded(interval, decay=None)
-    bounded(interval, decay=1)
-
-
 @pytest.mark.parametrize(("verb", "option"), [
     ("fuse a b --output=o", "--fusion.rrf_k"),
     ("index hybrid r --output=o", "--hybrid.empty_weight"),
@@ -104,12 +80,6 @@ def test_an_option_out_of_bounds_is_named_as_it_is_typed(
 ) -> None:
     assert main([*verb.split(), f"{option}=-1"]) == 1
     assert f"error: {option} must be " in capsys.readouterr().err
-
-
-def test_a_value_that_is_no_choice_is_refused() -> None:
-    one_of(("a", "b"), kind="b")
-    with pytest.raises(ConfigError, match="kind must be one of a, b, got 'c'"):
-        one_of(("a", "b"), kind="c")
 
 
 ROOT = Path(grls.__file__).parents[1]

@@ -1,6 +1,6 @@
 """Wrong values for every argument of every public call: each is refused in our words, or plainly works.
 
-4,500 calls are drawn with a seed: one argument has a value of the zoo, all others are right. What would train
+3,000 calls are drawn with a seed: one argument has a value of the zoo, all others are right. What would train
 or upload is cut short behind the checks.
 """
 
@@ -29,7 +29,7 @@ from grls.retrieve.hops.stop import RULES, Never, register_stop
 from grls.retrieve.registry import Opening
 from grls.runs.run import Run
 
-CALLS = 4500
+CALLS = 3000
 TEXTS = ["otters eat fish", "herons eat frogs", "a lynx is quick"]
 QUERIES = {"q": "what do otters eat ?", "r": "do herons eat ?", "s": "what is quick ?"}
 GOLD = {"q": ["0"], "r": ["1"], "s": ["2"]}

@@ -1,6 +1,5 @@
 """The door of public calls: what it takes as what, and what its errors say."""
 
-import asyncio
 import pathlib
 import subprocess
 import sys
@@ -177,24 +176,6 @@ class Options:
 def test_the_fields_of_a_dataclass_are_checked() -> None:
     assert Options(np.int64(2), [1.5]) == Options(2, (1.5,))  # type: ignore[arg-type]
     raises(ConfigError, "Options: depth must be a whole number, got ''.", Options, "")
-
-
-def test_an_error_of_asynchronous_code_comes_when_it_is_awaited() -> None:
-    @checked
-    async def later(k: Count) -> int:
-        return k
-
-    waiting = later("x")  # type: ignore[arg-type]
-    raises(ConfigError, "k must be a whole number", asyncio.run, waiting)
-    assert asyncio.run(later(np.int64(2))) == 2  # type: ignore[arg-type]
-
-
-def test_a_value_that_cannot_be_shown() -> None:
-    class Shy:
-        def __repr__(self) -> str:
-            raise RuntimeError("no")
-
-    raises(ConfigError, r"k must be a whole number, got <", call, "a", Shy())
 
 
 def test_values_that_fit_stay_as_they_are() -> None:

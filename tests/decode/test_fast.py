@@ -12,8 +12,7 @@ from models_small import END, small_bert2bert, small_llama, small_t5
 
 from grls.decode import Decoder, DeviceDecoder, FastDecoder
 from grls.decode.slots import SlotRun
-from grls.errors import ConfigError
-from grls.index import Subset, index_sequences
+from grls.index import index_sequences
 from grls.models.base import alike
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 
@@ -42,34 +41,6 @@ def test_the_fast_search_finds_what_the_plain_one_finds(
     kind: Any, search: dict[str, Any], model: tuple[str, int]
 ) -> None:
     finds_the_same(search, GENERATORS[model], TREES[model], kind)
-
-
-@pytest.mark.parametrize("kind", [Decoder, FastDecoder, DeviceDecoder])
-def test_what_is_not_in_the_index_is_refused(kind: Any) -> None:
-    index, other = (index_sequences([np.array([t, END]) for t in range(3, 3 + n)], END) for n in (4, 9))
-    decoder = kind(GENERATORS["t5", 0] if kind is Decoder else TREES["t5", 0], index)
-    for wrong in (-1, 4):
-        with pytest.raises(ValueError, match="has 4 passages"):
-            decoder.search(queries(1), exclude=[[wrong]])
-        with pytest.raises(ValueError, match="has 4 passages"):
-            Subset(index.rows, np.array([wrong]))
-    with pytest.raises(ValueError, match="another index"):
-        decoder.search(queries(1), subsets=[Subset(other.rows, np.array([2]))])
-    with pytest.raises(ValueError, match="at least one token"):
-        decoder.search([[], [5, END]])
-
-
-@pytest.mark.parametrize("kind", [Decoder, FastDecoder, DeviceDecoder])
-def test_a_normalizer_that_is_no_number_is_refused(kind: Any) -> None:
-    """The damaged token is none that may be written, so only the sum over the vocabulary knows of it."""
-    model = small_t5(0, tie=False)
-    generator = Seq2SeqGenerator(model)
-    found = plant(generator)
-    index = index_sequences([np.array([t, u, END]) for t in (3, 4) for u in (5, 6)], END)
-    model.get_output_embeddings().weight.data[9] = float("nan")
-    decoder = kind(generator if kind is Decoder else found, index, 2, "full")
-    with pytest.raises(ConfigError, match="not numbers"):
-        decoder.search(queries(1))
 
 
 def test_a_forced_stretch_is_fed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,17 +94,6 @@ def test_a_long_input_is_read_apart_from_short_ones(
     assert read == [3, 9]  # of 200, 64 and 64 tokens, then what is left: padding at most doubles
     for hits, expected in zip(found, Decoder(plain(model), index, 3).search(inputs), strict=True):
         assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected], abs=1e-4)
-
-
-@pytest.mark.parametrize("wrong", [{"beams": 0}, {"slots": 0}, {"mode": "half"}])
-def test_wrong_options_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(wrong))):
-        FastDecoder(TREES["t5", 0], index_sequences([], END), **wrong)
-
-
-def test_wrong_k_is_refused() -> None:
-    with pytest.raises(ConfigError, match="k must be between 1 and the beam width 5, got 6"):
-        FastDecoder(TREES["t5", 0], index_sequences([], END)).search(queries(1), k=6)
 
 
 def test_no_queries_and_no_passages() -> None:

@@ -34,16 +34,10 @@ from grls.explain.losses import judge_answers
 from grls.explain.page import drawn, facts, html_page
 from grls.explain.standing import format_ranks
 from grls.explain.text import (
-    Part,
-    facts_part,
     format_explanation,
     format_summary,
-    parts_text,
-    query_line,
     summarise,
-    text_part,
     why,
-    with_id,
 )
 from grls.retrieve.base import no_beam
 from grls.retrieve.bm25 import BM25Retriever
@@ -249,16 +243,6 @@ def test_a_cut_passage_says_so(data: Path) -> None:
     e = Explainer(build(data, limits=Limits(passage=5)), 12).explain(QUERIES[0], ["long"])[0]
     assert (e.cut_tokens, e.tokens) == (whole - 5, 6)
     assert f"cut {whole - 5} tokens at its end" in why(e)
-
-
-def test_unknown_ids_and_counts_are_refused(data: Path) -> None:
-    retriever = build(data)
-    with pytest.raises(
-        DataError, match=r"passage id 'none' is not in the retriever's corpus \(12 passages\)"
-    ):
-        Explainer(retriever).explain(QUERIES[0], ["none"])
-    raises(DataError, "passage id 'none'", Explainer(retriever).explain, QUERIES[0], ["twin"], ["none"])
-    raises(ConfigError, "k must be at least 1, got 0", Explainer, retriever, 0)
 
 
 def test_a_summary_counts_what_explain_says(data: Path) -> None:
@@ -655,23 +639,6 @@ def test_every_wrong_call_says_what_to_do(
     )
 
 
-def test_an_id_is_not_said_twice() -> None:
-    assert with_id("otter", "otter: it is calm") == "otter: it is calm"
-    assert with_id("DONE", "DONE") == "DONE"
-    assert with_id("otter", "otters: they swim") == "otter: otters: they swim"
-    assert query_line(Query("query", "where ?")) == "where ?"
-    assert query_line(Query("where ?", "where ?")) == "where ?"
-    assert query_line(Query("q1", "where ?")) == "q1: where ?"
-
-
-def test_parts_in_a_terminal() -> None:
-    table = Part("table", (("rank", "id"), ("1", "a\x90")), (1,), {1: "32"})
-    parts = [facts_part(("query", "where ?")), text_part("One.", "Two."), table]
-    plain = parts_text(parts)
-    assert plain == "query    where ?\n\nOne.\nTwo.\n\nrank  id\n   1  a\\x90"
-    assert parts_text(parts, colour=True) == plain.replace("   1  a\\x90", "\x1b[1;32m   1  a\\x90\x1b[0m")
-
-
 TEXT = "is the otter calm ?"
 
 
@@ -737,29 +704,6 @@ def test_the_summary_counts_ranks() -> None:
         ["rank", "1", "1", "25.0%"], ["rank", "1", "to", "5", "3", "75.0%"],
         ["not", "found", "1", "25.0%"],
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("option", [
-    "--case.widest=4", "--case.exhaustive=true", "--case.hop=1", "--search.beams=3", "--hops.steps=fixed",
-])  # fmt: skip
-def test_options_without_meaning_are_refused(kinds: Path, option: str, capsys: Capsys) -> None:
-    for name in ("bm25", "dense"):
-        where = (f"--retriever={kinds / name}", "--device=cpu", "--case.gold=r1")
-        error = fails(capsys, "explain", TEXT, *where, option)
-        assert f"is a {name} retriever" in error
-        assert f"{option.split('=')[0]} has no meaning there; leave it out" in error
-    if not option.startswith("--search"):
-        return
-    assert "otter" in printed(capsys, kinds, "dense", TEXT, "--case.gold=r1", "--search.batch_size=2")
-
-
-def test_a_count_below_one_and_all_without_data_are_refused(
-    kinds: Path, tmp_path: Path, capsys: Capsys
-) -> None:
-    bm25 = f"--retriever={kinds / 'bm25'}"
-    assert "--k must be at least 1" in fails(capsys, "explain", TEXT, bm25, "--case.gold=r1", "--k=0")
-    alone = shutil.copytree(kinds / "bm25", tmp_path / "deep" / "er" / "bm25")
-    assert "give --data DIR" in fails(capsys, "explain", "all", f"--retriever={alone}")
 
 
 def test_a_removed_passage_is_called_removed(kinds: Path, tmp_path: Path, capsys: Capsys) -> None:

@@ -106,14 +106,6 @@ def test_damaged_settings_of_a_manifest_or_a_model_are_named(place: Path) -> Non
         load_retriever(place / "dense", CPU)
 
 
-def test_a_model_that_is_a_link_to_another_place_is_not_searched_for_settings(place: Path) -> None:
-    """Every folder of the machine was looked through, and the search ended in a FileNotFoundError."""
-    for kind in ("dense", "generative"):
-        shutil.rmtree(place / kind / "model")
-        (place / kind / "model").symlink_to("/")
-        raises(MismatchError, rf"{kind}/model/.*json: .* is not there", load_retriever, place / kind, CPU)
-
-
 @pytest.mark.parametrize(("name", "value"), [
     *(("generation_config.json", value) for value in ("x", -1, 1.5, True)),
     *(("config.json", value) for value in ("0", 10**9, [0], float("nan"))),
