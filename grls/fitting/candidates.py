@@ -29,10 +29,9 @@ from grls.evaluation.measures import query_values
 from grls.fitting.choose import Candidate, Choice, choose, choose_unmeasured, level
 from grls.fitting.models import Machine
 from grls.fitting.options import AUTO, FitOptions
-from grls.fitting.search import Pace
 from grls.fitting.splits import DEV
 from grls.io.files import atomic_file
-from grls.io.progress import counted, mean_load
+from grls.io.progress import counted
 from grls.retrieve.base import Retriever
 from grls.retrieve.compose import compose, fusion_spec, write_retriever
 from grls.retrieve.fusion.retriever import Fusion, fuse_rankings, tune_weights
@@ -98,7 +97,7 @@ class System:
 
 
 class FitCandidates:
-    """All candidates of a run, and the pace, which gets their costs.
+    """All candidates of a run.
 
     Where dev queries are cut out of passages (``unlabelled``) fusions have equal weights, and a rule chooses.
     """
@@ -106,7 +105,6 @@ class FitCandidates:
     def __init__(self, output: Path, options: FitOptions, machine: Machine, unlabelled: bool = False):
         self.output, self.options, self.machine, self.unlabelled = output, options, machine, unlabelled
         self.precision = machine.precision if options.precision == AUTO else options.precision
-        self.pace = Pace(machine.cores, mean_load)
         self.systems: dict[str, System] = {}
         self.places: dict[str, str] = {}
         """Stage -> the name of its folder below ``members``, where that is not its own."""
@@ -189,7 +187,6 @@ class FitCandidates:
                 self.save_run(retriever, gold, system)
             if seconds / len(timed) > _RANKED_BEFORE:
                 system.cost = seconds / len(timed)
-                self.pace.add(f"rank {system.name}", seconds, len(timed))
         system.portions += 1
         self.systems[system.name] = system
 

@@ -33,9 +33,8 @@ _FIELDS = {"stage": str, "inputs": str, "seconds": (int, float), "result": dict}
 
 _REDRAWN = 0.5  # seconds between two drawings on a terminal
 _WRITTEN = 15.0  # seconds between two writings of the clock
-_TELLING = 10.0, 0.25
-"""Seconds, and the share of the allowance, after which the pace of a loop tells when it will end."""
-_LATE = 4.0  # a loop that would take so many times what is left is ended. (The longest texts come first.)
+_TELLING, _LATE = 10.0, 1.5
+"""Seconds, and a tenth of the time, after which a loop ends that would take so many times what is left."""
 
 
 class FitJournal:
@@ -146,8 +145,7 @@ class FitProgress:
         self._lines, self._stream = sys.stdout, sys.stderr if shown else None
         self._terminal = self._stream is not None and self._stream.isatty()
         self._name = self._work = ""
-        self._end: float | None = None
-        self._telling = 0.0
+        self._begun, self._end, self._again = 0.0, inf, False
 
     def say(self, text: str) -> None:
         if self._stream is not None:
@@ -155,12 +153,13 @@ class FitProgress:
             print(text, file=self._lines, flush=True)  # not into the log of a stage
 
     @contextmanager
-    def stage(self, name: str, allowance: float | None = None) -> Iterator[None]:
+    def stage(self, name: str, allowance: float | None = None, again: bool = False) -> Iterator[None]:
         """The context of a stage: its output goes into its log, its loops into the line.
 
         Its loops raise :class:`~grls.fitting.search.TimeIsUp` after the seconds of ``allowance`` (None: no
-        limit), and before that where their pace leaves no hope.
+        limit), and where they have shown that they will; not if it goes on ``again``.
         """
+        self._again = again
         self.logs.mkdir(parents=True, exist_ok=True)
         self._name, self._work = name, ""
         self.limit(allowance)
@@ -180,16 +179,14 @@ class FitProgress:
         if not log.stat().st_size:
             log.unlink()
 
-    def limit(self, allowance: float | None, hopeful: bool = False) -> None:
-        """Let loops raise :class:`TimeIsUp` after so many seconds from now; if ``hopeful``, whatever their
-        pace is.
-        """
-        self._end = None if allowance is None else monotonic() + allowance
-        self._telling = inf if hopeful else max(_TELLING[0], _TELLING[1] * (allowance or 0.0))
+    def limit(self, allowance: float | None) -> None:
+        """Let loops raise :class:`TimeIsUp` after so many seconds from now."""
+        self._begun = monotonic()
+        self._end = inf if allowance is None else self._begun + allowance
 
     def at(self, work: str) -> None:
         """Say how far a stage is that watches its time itself, such as a training."""
-        self._work, self._end = work, None
+        self._work, self._end = work, inf
         self._show()
 
     def line(self) -> str:
@@ -201,11 +198,10 @@ class FitProgress:
     def _heard(self, loop: Progress) -> None:
         self._work = loop.standing()
         self._show()
-        if self._end is None:
-            return
-        left, needed = self._end - monotonic(), loop.left() if loop.age() > self._telling else None
-        if left < 0 or (needed is not None and needed > _LATE * left):
-            raise TimeIsUp
+        left, needed = self._end - monotonic(), loop.left() or 0.0
+        telling = not self._again and loop.age() > max(_TELLING, 0.1 * (self._end - self._begun))
+        if left < 0 or (telling and needed > _LATE * left):
+            raise TimeIsUp(seconds=needed)
 
     def _show(self) -> None:
         self._clock.write(_WRITTEN)

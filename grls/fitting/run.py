@@ -184,8 +184,7 @@ class _FitRun:
                 continue
             try:
                 systems = [System(**fields) for fields in result["systems"]]
-                pace, notes, nothing = result["pace"], result["notes"], result["nothing"]
-                place = result["place"]
+                notes, nothing, place = result["notes"], result["nothing"], result["place"]
             except (KeyError, TypeError) as error:
                 told = f"the record of {name} is of another version of grls: give another output"
                 raise DataError(f"{told} ({error}).", str(self.output / JOURNAL)) from error
@@ -199,10 +198,10 @@ class _FitRun:
             fresh = fresh and len(there) == len(systems)
             if fresh or name in GATHERING:  # what a fusion made is there if its members are
                 candidates.systems |= {system.name: system for system in there}
-                candidates.pace.known |= pace
                 self.stages.notes |= notes
             if fresh:
                 self.known[name], candidates.places[name] = nothing, place
+                self.stages.seconds[name] = record["seconds"]
         return anew
 
     def _made(self) -> dict[str, str]:
@@ -244,7 +243,7 @@ class _FitRun:
         ending = min(_ENDING, 0.1 * whole) + min(queries * self.best.chosen.cost, 0.1 * whole)
         return max(0.0, left - (1 - _AIM) * whole - ending)
 
-    def _do(self, stage: Stage, allowance: float | None) -> str | None:
+    def _do(self, stage: Stage, allowance: float | None, again: bool) -> str | None:
         """Returns why the stage has no result, or None."""
         name, inputs, systems = stage.name, self._inputs(stage), self.candidates.systems
         begun, nothing, gathers = perf_counter(), None, stage.name in GATHERING
@@ -258,9 +257,10 @@ class _FitRun:
             begin = self.journal.records[f"begin {name}"]["result"]
             self.candidates.places[name] = str(begin.get("place", name))
         try:
-            with self.progress.stage(name, allowance):
+            with self.progress.stage(name, allowance, again):
                 nothing = stage.run(allowance)
-        except TimeIsUp:
+        except TimeIsUp as end:
+            self.stages.seconds[name] = perf_counter() - begun + end.seconds
             # A candidate that has ranked some dev queries is one, and what ranked more of them has done so.
             if not gathers and name not in systems:
                 raise
@@ -274,9 +274,9 @@ class _FitRun:
             give_back_freed()
         result = {
             "systems": [vars(system) for system in systems.values() if gathers or system.name == name],
-            "notes": self.stages.notes, "nothing": nothing, "pace": self.candidates.pace.known,
-            "place": self.candidates.place(name),
+            "notes": self.stages.notes, "nothing": nothing, "place": self.candidates.place(name),
         }  # fmt: skip
+        self.stages.seconds.setdefault(name, perf_counter() - begun)
         self.journal.add(name, inputs, perf_counter() - begun, result)
         self._choose()
         self.stages.clear(self._kept())

@@ -1,4 +1,4 @@
-"""The stages of a run: what each does, what it needs, and how long it and what must follow it take.
+"""The stages of a run: what each does, and what it needs.
 
 =============  =========================================================================================
 stage          candidate
@@ -16,9 +16,10 @@ fusion N       fusions of the best candidates of each model, from what they have
 more dev       none: candidates that may be chosen rank more dev queries
 =============  =========================================================================================
 
-Options are those of a command, by dotted name, over recipes of ``configs/``. Times are of units that this run
-has measured (:class:`grls.fitting.search.Pace`); a training measures its first steps, and begins anew with
-fewer steps where the whole of them does not fit.
+Options are those of a command, by dotted name, over recipes of ``configs/``. A stage ends when its time is
+up, and goes on from there when it is done again: an embedding by its shards, tuning by its journal, a
+training from its checkpoint. A training measures its first steps, and begins anew with fewer where the whole
+of them does not fit.
 """
 
 from __future__ import annotations
@@ -33,15 +34,14 @@ from time import perf_counter
 from typing import Any
 
 from grls.cluster.options import WorkerOptions, Workers
-from grls.cluster.plan import shards_folder
 from grls.data.inputs.arguments import options_of
 from grls.errors import ConfigError, MismatchError
 from grls.fitting.candidates import PORTIONS, FitCandidates, System
 from grls.fitting.journal import FitProgress
 from grls.fitting.models import BaseModels
-from grls.fitting.search import MARGIN, Stage, TimeIsUp
+from grls.fitting.search import Stage, TimeIsUp
 from grls.fitting.splits import DEV, TRAIN, DataFacts, spread
-from grls.io.progress import counted, duration
+from grls.io.progress import counted, duration, mean_load
 from grls.io.recipes import recipe_values
 from grls.models.biencoder import BiEncoderModel
 from grls.models.text_encoder import passage_text
@@ -60,7 +60,7 @@ from grls.train.core.clock import Meter, TrainingStep
 from grls.train.result import TrainingResult
 from grls.tune.options import TuneOptions
 from grls.tune.run import tune_folder
-from grls.tune.step import DevQueries
+from grls.tune.step import DevQueries, TuneChoice
 
 MORE = "more dev"
 GATHERING = ("fusion 1", "fusion 2", "fusion 3", MORE)
@@ -78,16 +78,13 @@ _MOST = {"dense": (300, 3000), "generator": (500, 5000)}
 """The most steps of a training, without and with a GPU."""
 _LEAST = {"dense": 20, "generator": 60}  # steps of a training below which it is not begun
 _CLEAR = 0.05  # recall that hops bring at least where the generator takes them with short passages, too
-_STEP = 3.0  # a training step of the bi-encoder takes so many times the encoding of its texts
-_SETTINGS = 2.0
-"""The cost of tuning hops, in rankings of the queries: few, since other temperatures meet mostly the same
-chains.
-"""
-_SEARCH = 0.06  # a search of the generator for an input, as a share of a training step
+_TRAINING = 0.8  # the share of the time of its stage that a training may take
+_MARGIN = 1.25  # what was measured may take so many times as long: the machine may get slower
+_MORE = 0.3  # the share of a stage's time that tuning on more than the first portion may take
 _PRIOR_BYTES, _PRIOR_SHARE, _IN_FLIGHT = 32, 0.25, 32
 """Bytes of priors for a row and a query in flight, their share of free memory, the most queries in flight."""
 _LOW_MEMORY = 10.0  # GiB of free memory below which activations are computed anew in the backward pass
-_SAMPLE = 64  # passages on which the speed of embedding is measured
+_SAMPLE = 64  # passages by which the time of an embedding is measured
 _WORD_TEMPERATURES = (1.0, 0.5, 0.25)
 _LIGHTNING = {"auto": "auto", "float32": "32-true", "bfloat16": "bf16-mixed"}
 
@@ -108,10 +105,13 @@ class FitStages:
         self, candidates: FitCandidates, facts: DataFacts, models: BaseModels, progress: FitProgress
     ):
         self.candidates, self.facts, self.models, self.progress = candidates, facts, models, progress
-        self.options, self.output, self.pace = candidates.options, candidates.output, candidates.pace
-        self.machine = candidates.machine
+        self.options, self.output, self.machine = candidates.options, candidates.output, candidates.machine
         self.notes: dict[str, str] = {}
         """Stage -> its result in words, for page and card."""
+        self.seconds: dict[str, float] = {}
+        """Stage -> the seconds that it took, or takes by what it has measured."""
+        self._steps: dict[str, tuple[float, float]] = {}
+        """Training -> the seconds of a step, and the load under which it was measured."""
 
     def training(self, stage: str) -> Path:
         """The folder of a training; each place of its stage has one."""
@@ -134,88 +134,30 @@ class FitStages:
         facts, encoder, writer = self.facts, self.models.biencoder, self.models.generator
         corpus = counted(facts.passages, "passage")
         stages = [Stage("bm25", "BM25", self._bm25)]
+        if facts.hops:
+            stages.append(self._hops_stage(BM25, "BM25", 0.1))
         if encoder is not None:
             work = f"embed {corpus} with {encoder.title} as it is"
-            run = partial(self._embedded, "base", encoder.name)
-            begin = partial(run, late=True)
-            stages.append(Stage("base", work, run, (), self._embedding, share=lambda _: 0.35, begin=begin))
-        if facts.hops:  # with links they gain most for their time
-            place = 1 if facts.linked else len(stages)
-            stages.insert(place, self._hops_stage(BM25, "BM25", 0.1))
-        if facts.hops and encoder is not None:
-            stages.append(self._hops_stage("base", f"{encoder.title} as it is", 0.3))
-        if encoder is not None:
+            stages.append(Stage("base", work, partial(self._embedded, "base", encoder.name)))
+            if facts.hops:
+                stages.append(self._hops_stage("base", f"{encoder.title} as it is", 0.3))
             stages.append(self._fusion_stage(1, "base"))
         if encoder is not None and facts.untaught is None:
-
-            def least() -> float:
-                return _LEAST["dense"] * self._encoder_step() + self._dense_follows()
-
-            def share(room: float) -> float:
-                """Half of the time that is left where the other half is enough for a generator."""
-                return 0.5 if writer is not None and 2 * self._writer_seconds() < room else 0.8
-
             work = f"fine-tune {encoder.title}, and embed {corpus}"
-            follows, begin = self._dense_follows, partial(self._dense, late=True)
-            stages.append(Stage("dense", work, self._dense, ("base",), least, follows, share, begin=begin))
+            stages.append(Stage("dense", work, self._dense, ("base",)))
             if facts.hops:
-                stages.append(self._hops_stage("dense", "the trained bi-encoder", 0.4))
+                stages.append(self._hops_stage("dense", "the trained bi-encoder"))
             stages.append(self._fusion_stage(2, "dense"))
         if writer is not None and facts.untaught is None:
             work = f"fine-tune {writer.title} to write spans, and index them"
-            times = self._writer_seconds, self._hybrid_seconds
-            stages.append(Stage("generator", work, self._generator, ("bm25",), *times))
+            stages.append(Stage("generator", work, self._generator, ("bm25",), 0.6))
             work = "the generator with its priors, tuned"
-            stages.append(Stage("hybrid", work, self._hybrid, ("generator",), self._hybrid_seconds))
+            stages.append(Stage("hybrid", work, self._hybrid, ("generator",)))
             stages.append(self._fusion_stage(3, "hybrid"))
         if facts.queries[DEV] >= 1.5 * PORTIONS[0] and not facts.unlabelled:
             work = "candidates that may be kept rank more dev queries"
-            stages.append(Stage(MORE, work, self._more_dev, ("bm25",), share=lambda _: 0.0, aside=True))
+            stages.append(Stage(MORE, work, self._more_dev, ("bm25",), 0.0))
         return stages
-
-    # What candidates cost, by what was measured; 0: nothing was.
-
-    def _rank_seconds(self, like: str, queries: int = 0, inputs: float = 1.0) -> float:
-        """Seconds to rank dev queries (0: the first portion), by the pace of a system that was measured."""
-        return (queries or self.candidates.sizes[0]) * inputs * self.pace.of(f"rank {like}")
-
-    @property
-    def _inputs(self) -> int:
-        """Inputs of a query ranked by hops: one in the first hop, one a chain in the others."""
-        return 1 + CHAINS * (self.facts.most_hops - 1)
-
-    @property
-    def _shard(self) -> int:
-        """How many passages a kill can cost: they are embedded again."""
-        return min(4096, max(128, self.facts.passages // 64))
-
-    def _embedding(self, name: str = "base") -> float:
-        """Seconds to embed the rest of the corpus and to rank the first portion."""
-        shards = shards_folder(self.candidates.member(name)).glob("shard-*")
-        rest = max(0, self.facts.passages - self._shard * len([*shards]))
-        return rest * self.pace.of("embed") + self._rank_seconds("base")
-
-    def _dense_follows(self) -> float:
-        """Seconds of what makes a trained bi-encoder a candidate, its hops included."""
-        hops = self._rank_seconds("base", inputs=(_SETTINGS + 1) * self._inputs)
-        return self._embedding("dense") + (hops if self.facts.hops else 0.0)
-
-    def _encoder_step(self) -> float:
-        texts = ENCODER_BATCH * (2 if self.linked is None else 3)
-        return self.pace.of("step dense") or _STEP * texts * self.pace.of("embed")
-
-    def _writer_step(self) -> float:
-        """Seconds of a step; before one was measured, twice a step of the bi-encoder."""
-        return self.pace.of("step generator") or 2.0 * self._encoder_step()
-
-    def _writer_seconds(self) -> float:
-        return _LEAST["generator"] * self._writer_step() + self._hybrid_seconds()
-
-    def _hybrid_seconds(self, queries: int = 0, hops: int = 0) -> float:
-        """Seconds to tune the hybrid on queries (0: the first portion) and to rank it."""
-        hops = hops or self._writer_hops
-        inputs = 5 * min(hops, 2) + (2.5 * (1 + CHAINS * (hops - 1)) if hops > 1 else 1)
-        return (queries or self.candidates.sizes[0]) * inputs * _SEARCH * self._writer_step()
 
     # Stages.
 
@@ -225,34 +167,33 @@ class FitStages:
             BM25Retriever(self.candidates.corpus).save_pretrained(folder)
         self._ranked(System(BM25, folder.name), allowance)
 
-    def _embedded(self, name: str, model: str, allowance: float | None, late: bool = False) -> None:
-        """Embed the corpus with a model, and rank; ``late``: also what does not fit, shard by shard."""
-        folder, begun, corpus = self.candidates.member(name), perf_counter(), self.candidates.corpus
+    @property
+    def _shard(self) -> int:
+        """How many passages a kill can cost: they are embedded again."""
+        return min(4096, max(128, self.facts.passages // 64))
+
+    def _embedded(self, name: str, model: str, allowance: float | None) -> None:
+        """Embed the corpus with a model, and rank."""
+        folder, begun = self.candidates.member(name), perf_counter()
         assert self.models.biencoder is not None
         if not (folder / "grls.json").is_file():
-            if late:
-                self.progress.limit(allowance, hopeful=True)
-            elif name == "base" and not self.pace.of("embed"):
-                encoder = BiEncoderModel.load(model, device=self.options.device)
-                texts = [passage_text(passage) for passage in spread(corpus, _SAMPLE)]
-                encoder.encode(texts[:2], "passage")  # what it compiles
-                measured = perf_counter()
-                encoder.encode(texts, "passage")
-                self.pace.add("embed", perf_counter() - measured, len(texts))
-                del encoder
-            seconds = self._embedding(name)
-            if not late and allowance is not None and seconds > allowance:
-                raise TimeIsUp(f"to embed the passages takes about {duration(seconds)}")
             workers = Workers(None, WorkerOptions(shard=self._shard))
             building = Building(str(folder), "dense", device=self.options.device, workers=workers)
-            whole = not any(shards_folder(folder).glob("shard-*"))  # no earlier call has begun it
-            embedding = perf_counter()
             build(model, self.candidates.data, building)
-            if whole:
-                self.pace.add("embed", perf_counter() - embedding, len(corpus))
         update_spec(folder, {"search": {"truncate_queries": True}})  # a long query is no reason to fail
         left = None if allowance is None else allowance - (perf_counter() - begun)
         self._ranked(System(name, folder.name, models=(self.models.biencoder.name,)), left)
+
+    def _embedding(self) -> float:
+        """Seconds to embed the corpus with the base model and to rank with it, as measured now."""
+        assert self.models.biencoder is not None
+        encoder = BiEncoderModel.load(self.models.biencoder.name, device=self.options.device)
+        texts = [passage_text(passage) for passage in spread(self.candidates.corpus, _SAMPLE)]
+        encoder.encode(texts[:2], "passage")  # what it compiles
+        begun = perf_counter()
+        encoder.encode(texts, "passage")
+        each = (perf_counter() - begun) / len(texts)
+        return each * self.facts.passages + self.candidates.sizes[0] * self.candidates.systems["base"].cost
 
     def _ranked(self, system: System, allowance: float | None, found: dict[Any, Any] | None = None) -> None:
         """Rank the first portion of dev, and more where that takes little."""
@@ -264,15 +205,8 @@ class FitStages:
                 break
             self.candidates.rank(system, found)
 
-    def _hops_stage(self, of: str, what: str, share: float) -> Stage:
+    def _hops_stage(self, of: str, what: str, share: float = 1.0) -> Stage:
         name, most, facts = f"{of}-hops", self.facts.most_hops, self.facts
-
-        def seconds(queries: int = 0) -> float:
-            """Seconds to tune hops on queries and to rank them: by hops that were measured, or a step."""
-            once = self._rank_seconds(name, queries)
-            if not once and of != BM25:
-                once = self._rank_seconds("base-hops", queries)
-            return (_SETTINGS + 1) * (once or self._rank_seconds(of, queries, self._inputs))
 
         def run(allowance: float | None) -> str | None:
             folder, found = self.candidates.member(name), None
@@ -283,7 +217,7 @@ class FitStages:
             else:
                 tried: dict[str, Any] = {"hops": tuple(range(1, most + 1))}
                 tried |= {"hop_temperatures": _WORD_TEMPERATURES} if of == BM25 else {}
-                found = self._tuned(folder, spec, tried, seconds, allowance)
+                found = self._tuned(folder, spec, tried, allowance)
             links = self._has_links(folder)
             if not links and read_spec(folder)["hops"].get("max") == 1:
                 return f"one hop is best, which is {of}"
@@ -293,8 +227,7 @@ class FitStages:
             return None
 
         work = f"{what}, ranked by hops{' with links' if facts.linked else ''}"
-        aside = of in (BM25, "base") and not facts.linked
-        return Stage(name, work, run, (of,), seconds, share=lambda _: share, aside=aside)
+        return Stage(name, work, run, (of,), 1.0 if facts.linked else share)
 
     def _has_links(self, folder: Path) -> bool:
         hops = stored_hops(read_spec(folder), folder / MANIFEST)
@@ -303,34 +236,36 @@ class FitStages:
         return hops.links and bool(hops.named or (hops.linked and hops.count > 1))
 
     def _tuned(
-        self,
-        folder: Path,
-        spec: dict[str, Any],
-        tried: dict[str, Any],
-        seconds: Callable[[int], float],
-        allowance: float | None,
+        self, folder: Path, spec: dict[str, Any], tried: dict[str, Any], allowance: float | None
     ) -> dict[Any, Any]:
-        """Make a composite and tune it on as many queries as there is time for, at least the first portion.
+        """Make a composite and tune it on the first portion, or on more queries where that takes little.
 
-        ``seconds`` are those that so many queries take. Returns what its hops have found.
+        Returns what its hops have found.
         """
-        split = self.facts.tune
+        split, found = self.facts.tune, dict[Any, Any]()
         whole = len(self.candidates.gold(split).queries)
-        fits = [n for n in PORTIONS if allowance is None or seconds(min(n, whole)) <= allowance]
-        count = min(fits[-1] if fits else PORTIONS[0], whole)
-        drawn = self.candidates.drawn(split, 0, count, f"{split}-first-{count}")
-        dev = DevQueries.read(self.candidates.data, drawn.split)
         opening = Opening(self.options.device, self.candidates.precision)
         made = compose(spec, replace(opening, hop_by_hop=False))
-        write_retriever(made, folder, link=True)
-        fingerprint = untuned_fingerprint(made.retriever)
-        grid, found = TuneOptions(k=self.options.k, **tried), dict[Any, Any]()
-        tune = partial(tune_folder, folder, dev, grid, opening, fingerprint, memory=found)
-        try:
-            choices = tune()
-        except MismatchError:  # its journal was begun with other models or queries
-            Path(f"{folder}.tune.jsonl").unlink(missing_ok=True)
-            choices = tune()
+        fingerprint, grid = untuned_fingerprint(made.retriever), TuneOptions(k=self.options.k, **tried)
+
+        def tune(count: int) -> list[TuneChoice]:
+            drawn = self.candidates.drawn(split, 0, count, f"{split}-first-{count}")
+            dev = DevQueries.read(self.candidates.data, drawn.split)
+            write_retriever(made, folder, link=True)
+            try:
+                return tune_folder(folder, dev, grid, opening, fingerprint, memory=found)
+            except MismatchError:  # its journal was begun with other models or queries
+                Path(f"{folder}.tune.jsonl").unlink(missing_ok=True)
+                return tune_folder(folder, dev, grid, opening, fingerprint, memory=found)
+
+        begun, first, *more = perf_counter(), *sorted({min(count, whole) for count in PORTIONS})
+        count = first if allowance is not None or not more else more[-1]
+        choices = tune(count)
+        if allowance is not None:
+            each = (perf_counter() - begun) / first
+            if fits := [n for n in more if n * each <= _MORE * (allowance - first * each)]:
+                count = fits[-1]
+                choices = tune(count)
         for choice in choices:
             gain = f"{choice.measure} {100 * choice.before:.1f} -> {100 * choice.after:.1f}"
             self.progress.say(f"  tuned on {counted(count, 'query')}: {gain} ({choice.words})")
@@ -369,16 +304,19 @@ class FitStages:
 
     # Trainings.
 
-    def _dense(self, allowance: float | None, late: bool = False) -> None:
-        begun, reserved = perf_counter(), self._dense_follows()
-        if late and not (self.training("dense") / "model").is_dir():
-            raise TimeIsUp("there is no time to train it")  # few steps now would be all that it ever gets
+    def _dense(self, allowance: float | None) -> None:
+        begun, most = perf_counter(), allowance
+        if allowance is not None and not (self.training("dense") / "model").is_dir():
+            follows = _MARGIN * (self._embedding() + self.seconds.get("base-hops", 0.0))
+            most = min(_TRAINING * allowance, allowance - follows)
+            if most <= 0:
+                raise TimeIsUp(f"to embed and rank anew takes about {duration(follows)}", follows)
         steps = ENCODER_EPOCHS * -(-self._encoder_examples // ENCODER_BATCH)
-        model = self._trained("dense", steps, self._train_encoder, allowance, self._dense_follows)
-        if allowance is not None and not late:  # what follows the training has its own time
-            allowance = max(0.0, allowance + reserved - (perf_counter() - begun))
+        model = self._trained("dense", steps, self._train_encoder, most)
+        if allowance is not None:
+            allowance = max(0.0, allowance - (perf_counter() - begun))
         self.progress.limit(allowance)
-        self._embedded("dense", str(model), allowance, late)
+        self._embedded("dense", str(model), allowance)
 
     @property
     def linked(self) -> System | None:
@@ -424,9 +362,9 @@ class FitStages:
         )  # fmt: skip
 
     def _generator(self, allowance: float | None) -> None:
-        steps = WRITER_EPOCHS * self._epoch
-        follows = partial(self._hybrid_seconds, hops=self._writer_hops)  # no run is read at every step
-        model = self._trained("generator", steps, self._train_writer, allowance, follows)
+        begun, most = perf_counter(), None if allowance is None else _TRAINING * allowance
+        model = self._trained("generator", WRITER_EPOCHS * self._epoch, self._train_writer, most)
+        self.progress.limit(None if allowance is None else allowance - (perf_counter() - begun))
         folder = self.candidates.member("generator")
         if not (folder / "grls.json").is_file():
             building = Building(str(folder), "generative", device=self.options.device)
@@ -495,36 +433,38 @@ class FitStages:
         whole: int,
         train: Callable[[int, bool, float | None, Meter], TrainingResult],
         allowance: float | None,
-        follows: Callable[[], float],
     ) -> Path:
         """Train with all steps where they fit, else with as many as do; returns the model.
 
-        The first steps show how long one takes. A training that was cut off goes on with the steps that it
-        was begun with. Where the machine gets slower, so that what ``follows`` takes longer, it ends earlier.
+        The first steps show how long one takes, under the load of the time. A training that was cut off goes
+        on with the steps that it was begun with.
         """
-        output, begun, later = self.training(stage), perf_counter(), follows()
+        output, begun = self.training(stage), perf_counter()
         whole = min(whole, _MOST[stage][bool(self.machine.gpu)])
+        least = min(whole, _LEAST[stage])
         model, file, checkpoints = output / "model", output / "steps.txt", output / "checkpoints"
         if model.is_dir():  # a call that was killed later has trained it
             self.notes[stage] = file.read_text(encoding="utf-8").strip()
             shutil.rmtree(checkpoints, ignore_errors=True)
             return model
         steps, resume = whole, any(checkpoints.glob("*")) and file.is_file()
+        each, load = self._steps.get(stage, (0.0, 0.0))
         if resume:
             steps = int(file.read_text(encoding="utf-8").split()[0].replace(",", ""))
-        elif allowance is not None and (known := self.pace.of(f"step {stage}")):
-            steps = min(whole, int(0.8 * allowance / known))
+        elif allowance is not None and each and abs(mean_load() - load) < 1.0:
+            steps = min(whole, int(0.85 * allowance / each))
         fixed = resume
 
         def left() -> float | None:
-            if allowance is None:
-                return None
-            slower = MARGIN * max(0.0, follows() - later)
-            return max(1.0, allowance - slower - (perf_counter() - begun))
+            return None if allowance is None else max(1.0, allowance - (perf_counter() - begun))
+
+        def refuse(fits: int) -> None:
+            each, _ = self._steps.get(stage, (0.0, 0.0))
+            raise TimeIsUp(f"{max(0, fits)} of {whole} steps would fit", least * each)
 
         def run() -> TrainingResult:
-            if steps < min(whole, _LEAST[stage]):
-                raise TimeIsUp(f"{max(0, steps)} of {whole} steps would fit")
+            if steps < least:
+                refuse(steps)
             if not resume:
                 shutil.rmtree(output, ignore_errors=True)
                 output.mkdir(parents=True)
@@ -537,7 +477,7 @@ class FitStages:
                 room = left()
                 if len(marks) == 5:  # the first step warms up
                     each = (marks[4] - marks[1]) / 3
-                    self.pace.add(f"step {stage}", each)
+                    self._steps[stage] = each, mean_load()
                     if room is not None and not fixed and (steps - step.step) * each > 0.85 * room:
                         raise _Fewer(int((0.85 * room - (marks[0] - begun)) / each))
                 return room
@@ -554,6 +494,9 @@ class FitStages:
                 raise
             resume = False  # there is nothing to go on with
             result = run()
+        if result.steps < least:
+            shutil.rmtree(output, ignore_errors=True)
+            refuse(result.steps)
         best = "" if result.best is None else f", {result.monitor} {100 * result.best:.1f} in training"
         self.notes[stage] = f"{result.steps:,}{f' of {whole:,}' if result.steps < whole else ''} steps"
         file.write_text(f"{self.notes[stage]}\n", encoding="utf-8")
@@ -579,7 +522,7 @@ class FitStages:
         if hops > 1:
             spec["hops"] = recorded(HopOptions(steps="ranked", max=hops, chains=CHAINS))
             tried |= {"hops": tuple(range(1, hops + 1)), "hop_temperatures": (1.0,)}
-        found = self._tuned(folder, spec, tried, self._hybrid_seconds, allowance)
+        found = self._tuned(folder, spec, tried, allowance)
         models = (self.models.biencoder if self._teachers else None, self.models.generator)
         names = tuple(model.name for model in models if model)
         links = self._has_links(folder)

@@ -146,9 +146,9 @@ def test_a_stage_ends_when_its_time_is_up(tmp_path: Path) -> None:
 def test_a_loop_without_hope_ends_before_its_time_is_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "_TELLING", (0.05, 0.0))
+    monkeypatch.setattr(journal, "_TELLING", 0.05)
     shown = FitProgress(tmp_path, FitClock(tmp_path), shown=False)
-    assert not embedded(shown, 60.0, 100_000)
+    assert not embedded(shown, 5.0, 100_000)
 
 
 def test_nothing_is_shown_where_nothing_is_to_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
