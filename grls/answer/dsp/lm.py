@@ -1,7 +1,7 @@
 """Language models for DSPy, the adapters that ask them, and the trace of what they answered.
 
 A model (:func:`lm_named`) is a ``dspy.LM`` without a cache: a transformers model in this process
-(:class:`LocalEngine`, which batches the requests of several threads), or an endpoint.
+(:class:`LocalEngine`, which continues one prompt at a time), or an endpoint.
 :class:`LinesAdapter` is the paper's plain template, :class:`Patience` draws again an output that cannot
 be read. The trace belongs to a thread, so steps in threads that a program starts are not noted.
 """
@@ -12,44 +12,34 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from grls.answer.dialogue import in_turns
-from grls.answer.dsp.calls import Gathered, note
+from grls.answer.dsp.calls import note
 from grls.answer.dsp.needed import dspy
 from grls.answer.dsp.options import API, CallOptions
-from grls.answer.writer import Continuation, Sampling, TextWriter
+from grls.answer.writer import Sampling, TextWriter
 from grls.data.codec import foreign_ids
-from grls.errors import ConfigError, at_least
+from grls.errors import ConfigError
 from grls.models.load.language import load_language_model, model_fingerprint
-
-
-class _Job(NamedTuple):
-    prompt: list[int]
-    draw: Sampling | None
-    kind: tuple[tuple[str, ...], int, bool]
 
 
 class LocalEngine:
     """A transformers model as an engine of ``dspy.LM``; it may be called from several threads.
 
-    Temperature 0, or none, is greedy; at any other the draw depends on the prompt and the request's seed,
-    not on the batch. Log-probabilities come without alternatives. ``max_new_tokens`` is the limit of a
+    Temperature 0, or none, is greedy; at any other the draw depends on the prompt and the request's seed.
+    Log-probabilities come without alternatives. ``max_new_tokens`` is the limit of a
     request without one; without ``chat`` the messages become one text.
     """
 
-    def __init__(
-        self, model: Any, tokenizer: Any, max_new_tokens: int = 64, batch_size: int = 8, chat: bool = False
-    ):
+    def __init__(self, model: Any, tokenizer: Any, max_new_tokens: int = 64, chat: bool = False):
         self.model = model
         self.tokenizer = tokenizer
         self.max_new_tokens = max_new_tokens
-        self.batch_size = batch_size
         self.chat = chat
-        self._writer((), max_new_tokens)  # refuses options that cannot work
+        TextWriter(model, tokenizer, max_new_tokens)  # refuses options that cannot work
         if chat:
             in_turns(tokenizer, [{"role": "user", "content": "?"}])
-        self._write = Gathered(self._batch, batch_size, lambda job: job.kind)
 
     def complete(self, request: Any) -> Any:
         config = request.config
@@ -64,19 +54,18 @@ class LocalEngine:
         else:
             text = "\n\n".join(turn["content"] for turn in turns)
             prompt = foreign_ids(self.tokenizer, [text], wrapped=True)[0]
-        room = self._writer((), limit).room
-        if not prompt or len(prompt) > room:
+        writer = TextWriter(self.model, self.tokenizer, limit, stops=tuple(config.stop))
+        if not prompt or len(prompt) > writer.room:
             raise dspy.lm15.ContextLengthError(
-                f"the prompt takes {len(prompt)} tokens; expected from 1 to {room}, the room of the model "
-                f"beside {limit} new ones."
+                f"the prompt takes {len(prompt)} tokens; expected from 1 to {writer.room}, the room of the "
+                f"model beside {limit} new ones."
             )
         draw = None
         if config.temperature:  # two prompts with the same seed get different draws
             text = f"{config.seed or 0}:{','.join(map(str, prompt))}"
             seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
             draw = Sampling(config.temperature, seed)
-        kind = tuple(config.stop), limit, config.logprobs is not None
-        written = self._write(_Job(prompt, draw, kind))
+        (written,) = writer.write([prompt], draws=[draw], scored=config.logprobs is not None)
         names = self.tokenizer.convert_ids_to_tokens([token for token, _ in written.scored])
         scores = tuple(
             dspy.lm15.TokenLogprob(name, value, token_id=token)
@@ -98,14 +87,6 @@ class LocalEngine:
     def __deepcopy__(self, memo: dict[int, Any]) -> LocalEngine:
         return self
 
-    def _writer(self, stops: tuple[str, ...], limit: int) -> TextWriter:
-        return TextWriter(self.model, self.tokenizer, limit, self.batch_size, stops)
-
-    def _batch(self, jobs: Sequence[_Job]) -> list[Continuation]:
-        stops, limit, scored = jobs[0].kind
-        prompts, draws = [job.prompt for job in jobs], [job.draw for job in jobs]
-        return self._writer(stops, limit).write(prompts, draws=draws, scored=scored)
-
 
 def lm_named(
     name: str,
@@ -124,7 +105,7 @@ def lm_named(
     new_tokens = calls.filled(name)[1]
     if not calls.is_remote(name):
         model, tokenizer = load_language_model(name, device)
-        engine = LocalEngine(model, tokenizer, new_tokens, calls.batch_size, calls.chat)
+        engine = LocalEngine(model, tokenizer, new_tokens, calls.chat)
         local = dspy.LM(f"local/{Path(name).name}", engine=engine, cache=False, num_retries=0)
         return local, model_fingerprint(model)
     name, url = name.removeprefix(API), calls.endpoint
@@ -255,7 +236,6 @@ class Patience(dspy.Adapter):
 
     def __init__(self, inner: Any, attempts: int = 3):
         super().__init__()
-        at_least(1, attempts=attempts)
         self.inner = inner
         self.attempts = attempts
 

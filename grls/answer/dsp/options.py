@@ -66,7 +66,6 @@ class CallOptions:
         chat: Write the prompt of a local model with its chat template.
         max_new_tokens: Length limit of an output, in tokens; null: 64, but 512 for the template chat. The
             trace marks the outputs that were cut.
-        batch_size: Prompts that a local model continues together.
         threads: Queries answered at the same time.
         attempts: Most calls for one output, if the endpoint fails (DSPy waits longer each time) or the output
             cannot be read.
@@ -77,13 +76,12 @@ class CallOptions:
     template: Template | None = rare(None)
     chat: bool = rare(False)
     max_new_tokens: int | None = rare(None)
-    batch_size: int = rare(8)
     threads: int = rare(8)
     attempts: int = rare(3)
     timeout: float = rare(60.0)
 
     def __post_init__(self) -> None:
-        counts = ("max_new_tokens", "batch_size", "threads", "attempts")
+        counts = ("max_new_tokens", "threads", "attempts")
         at_least(1, "dsp.calls.", **{name: getattr(self, name) for name in counts})
         bounded("(0, inf]", "dsp.calls.", timeout=self.timeout)
 

@@ -1,6 +1,6 @@
 """A retriever as a DSPy module, with DSP's fused queries.
 
-The queries of several threads share a batch, so a retriever need not be thread-safe. A hit keeps its
+One thread retrieves at a time, so a retriever need not be thread-safe. A hit keeps its
 score and gets a probability: exp(s) for a generator, whose score s is a log-probability; else the softmax
 over the hits, as in DSP's retrieval server. CombSUM adds the probabilities.
 """
@@ -8,17 +8,17 @@ over the hits, as in DSP's retrieval server. CombSUM adds the probabilities.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from grls.answer.dsp.calls import Gathered, note
+from grls.answer.dsp.calls import note
 from grls.answer.dsp.needed import dspy
 from grls.answer.prompts import shown
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Query
 from grls.retrieve.base import Retriever
 from grls.retrieve.fusion.retriever import comb_sum
-from grls.retrieve.queries import check_counts
 from grls.runs.results import find_passages
 
 Scale = Literal["softmax", "log"]
@@ -26,8 +26,6 @@ Scale = Literal["softmax", "log"]
 
 DEEPER = 3
 """Factor of the depth of a query that is fused with others, as in DSP."""
-
-_BATCH = 32  # most queries of a batch
 
 
 class RetrievedPassage(NamedTuple):
@@ -56,13 +54,11 @@ class Retrieval(dspy.Module):
         scale: Scale = "softmax",
     ):
         super().__init__()
-        check_counts(k=k)
         self.retriever = retriever
         self.corpus = corpus
         self.k = k
         self.scale = scale
-        # Only requests of one depth share a batch: a generator's beam is as wide as the depth.
-        self._find = Gathered(self._batch, _BATCH, lambda request: request[1])
+        self._lock = threading.Lock()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Retrieval:
         return self
@@ -95,23 +91,19 @@ class Retrieval(dspy.Module):
         return self._noted(queries, fused)
 
     def _search(self, query: str, k: int) -> list[RetrievedPassage]:
-        return self._find((query, k)) if query.strip() else []
+        if not query.strip():
+            return []
+        with self._lock:
+            (hits,) = self.retriever.retrieve([Query("0", query)], k)
+            passages = find_passages(self.corpus, (hit.id for hit in hits))
+        return [
+            RetrievedPassage(hit.id, shown(passages[hit.id]), hit.score, p)
+            for hit, p in zip(hits, probabilities(hits, self.scale), strict=True)
+        ]
 
     def _noted(self, queries: list[str], passages: list[RetrievedPassage]) -> list[RetrievedPassage]:
         note("retrieval", queries=queries, found=[[passage.id, passage.score] for passage in passages])
         return passages
-
-    def _batch(self, requests: Sequence[tuple[str, int]]) -> list[list[RetrievedPassage]]:
-        queries = [Query(str(n), text) for n, (text, _) in enumerate(requests)]
-        rankings = self.retriever.retrieve(queries, requests[0][1])
-        passages = find_passages(self.corpus, (hit.id for hits in rankings for hit in hits))
-        results = []
-        for hits in rankings:
-            pairs = zip(hits, probabilities(hits, self.scale), strict=True)
-            results.append(
-                [RetrievedPassage(hit.id, shown(passages[hit.id]), hit.score, p) for hit, p in pairs]
-            )
-        return results
 
 
 def probabilities(hits: Sequence[Hit], scale: Scale) -> list[float]:

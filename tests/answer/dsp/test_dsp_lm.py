@@ -30,13 +30,14 @@ from grls.answer.dsp.programs import (
     sampled,
     settings,
 )
+from grls.answer.writer import TextWriter
 from grls.errors import ConfigError
 from grls.io.work import GrowingFile
 
 
 @pytest.fixture(scope="module")
 def engine() -> LocalEngine:
-    return LocalEngine(*tiny(), max_new_tokens=6, batch_size=4)
+    return LocalEngine(*tiny(), max_new_tokens=6)
 
 
 def tiny() -> tuple[Any, Any]:
@@ -55,7 +56,7 @@ def request(text: str, **config: Any) -> Any:
 
 def test_a_local_model_goes_on_from_the_messages(engine: LocalEngine) -> None:
     given = engine.complete(request("abc"))
-    (expected,) = engine._writer((), 6).write([engine.tokenizer("abc")["input_ids"]])
+    (expected,) = TextWriter(engine.model, engine.tokenizer, 6).write([engine.tokenizer("abc")["input_ids"]])
     assert given.text == expected.text
     assert (given.usage.input_tokens, given.usage.output_tokens) == (3, expected.tokens)
     assert given.finish_reason == ("stop" if expected.ended else "length")

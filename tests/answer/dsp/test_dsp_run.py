@@ -1,6 +1,5 @@
 """Demonstrate-search-predict: templates, failures, traces, resuming, demonstrations, retrievers."""
 
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,8 +16,8 @@ from dsp_helpers import CORPUS, patient, retrieval, scripted
 from failing import raises
 from reader_helpers import ScriptedRetriever
 
-from grls.answer.dsp.calls import Gathered, cost_of, note, recorded_calls
-from grls.answer.dsp.lm import APART, LinesAdapter, Patience, _fields, adapter_named
+from grls.answer.dsp.calls import cost_of, note, recorded_calls
+from grls.answer.dsp.lm import APART, LinesAdapter, _fields, adapter_named
 from grls.answer.dsp.options import DemonstrationOptions as Demos
 from grls.answer.dsp.programs import (
     MultiHop,
@@ -134,7 +133,6 @@ def test_a_model_that_fails_is_asked_again_by_dspy(monkeypatch: pytest.MonkeyPat
         with settings(lm, patient(5)), pytest.raises(dspy.LMError):
             Vanilla()(question="who")
         assert len(script.prompts) == 1
-    raises(ConfigError, "attempts must be at least", Patience, LinesAdapter(), 0)
 
 
 ASKED = {name: {"question": name} for name in ("q1", "q2", "q3")}
@@ -172,7 +170,6 @@ def test_a_refused_key_ends_the_run_and_keeps_what_was_answered(tmp_path: Path) 
     answered = [record["query_id"] for record in file]
     assert "q1" in answered
     assert "q2" not in answered
-    raises(ConfigError, "threads", answer_all, Vanilla(), ASKED, lm, patient(), file, 0)
 
 
 def test_threads_do_not_mix_their_traces(tmp_path: Path) -> None:
@@ -233,31 +230,6 @@ def test_a_query_that_is_answered_twice_is_refused(tmp_path: Path) -> None:
     raises(DataError, r"line 5: the query 'b'", refuse_other, file, ["a", "b", "c"])
 
 
-def test_an_error_is_that_of_its_own_asker_and_a_batch_of_one_kind() -> None:
-    begun, go = threading.Event(), threading.Event()
-    batches: list[Sequence[int]] = []
-
-    def compute(asked: Sequence[int]) -> list[int]:
-        begun.set()
-        batches.append(asked)
-        assert go.wait(10)
-        if 1 in asked:
-            raise ValueError("no")
-        return list(asked)
-
-    gathered = Gathered(compute, 4, lambda number: number % 2)
-    with ThreadPoolExecutor(4) as pool:
-        first = pool.submit(gathered, 0)
-        assert begun.wait(10)
-        rest = [pool.submit(gathered, n) for n in (1, 2, 3)]
-        while len(gathered._waiting) < 3:
-            sleep(0.001)
-        go.set()
-        assert [first.result(), *(other.result() for other in rest[1:])] == [0, 2, 3]
-        raises(ValueError, "no", rest[0].result)
-    assert sorted(map(sorted, batches)) == [[0], [1], [1, 3], [2], [3]]
-
-
 def test_a_retriever_as_a_module() -> None:
     source = ScriptedRetriever({"q": [("b", 2.0), ("a", 1.0), ("c", 0.0)]})
     module = Retrieval(source, CORPUS, k=2)
@@ -271,7 +243,6 @@ def test_a_retriever_as_a_module() -> None:
     assert module.find(" ") == []
     assert len(source.asked) == 1  # nothing is asked for an empty query
     assert [one.id for one in module.find("q", k=3)] == ["b", "a", "c"]
-    raises(ConfigError, "k must be", Retrieval, source, CORPUS, k=0)
 
 
 def test_fusion_counts_a_query_as_often_as_it_is_given() -> None:
@@ -306,4 +277,3 @@ def test_a_retriever_is_never_called_by_two_threads_at_once() -> None:
     with ThreadPoolExecutor(6) as pool:
         found = list(pool.map(lambda n: module.find(f"q{n}")[0].id, range(30)))
     assert found == ["abcdef"[n % 6] for n in range(30)]
-    assert max(map(len, source.asked)) > 1
