@@ -6,18 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from composite_specs import written
 from failing import fails
-from fixture_types import Capsys, Patch
+from fixture_types import Capsys
 from small_data import passages, queries
 
-import grls
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
-from grls.retrieve.base import FindsChains
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.fusion.retriever import Fusion, FusionRetriever
@@ -26,9 +23,6 @@ from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import over
 from grls.retrieve.spec import read_spec
-
-WORDS = {"kind": "bm25", "analyzer": {"language": "en"}}
-"""BM25 as composites store it: a corpus of unknown language is split as an English one."""
 
 
 @pytest.fixture(scope="module")
@@ -52,32 +46,6 @@ def place(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def spec(folder: Path) -> Any:
     return read_spec(folder)
-
-
-def test_a_hybrid_is_a_folder_of_relative_paths(place: Path, monkeypatch: Patch, capsys: Capsys) -> None:
-    monkeypatch.chdir(place)
-    priors = ["--priors", "dense", "bm25", "--weights", "2.5", "1"]
-    options = ["--hybrid.empty_weight=0.3", "--search.beams=4"]
-    assert main(["index", "hybrid", "generator", *priors, "--output=made/hybrid", *options]) == 0
-    assert "made/hybrid: hybrid, score mode renormalized with priors, 10" in capsys.readouterr().out
-    assert spec(place / "made" / "hybrid") == {
-        "format": 1, "kind": "hybrid", "generator": "../../generator",
-        "priors": [{"retriever": "../../dense", "weight": 2.5}, {"retriever": WORDS}],
-        "empty_weight": 0.3, "search": {"beams": 4},
-    }  # fmt: skip
-    monkeypatch.chdir(place / "made")  # from elsewhere it opens, too
-    told = load_retriever("hybrid", Opening("cpu")).describe().options
-    assert (told["prior_weight"], told["empty_weight"], told["beams"]) == ([2.5, 1.0], 0.3, 4)
-
-
-def test_hops_are_a_folder_over_any_other(place: Path) -> None:
-    made = place / "by-hops"
-    command = ["index", "hops", str(place / "generator"), f"--output={made}"]
-    assert main([*command, "--hops.steps=dynamic", "--hops.max=3", "--hops.done_bias=-1"]) == 0
-    assert spec(made)["hops"] == {"steps": "dynamic", "max": 3, "done_bias": -1.0}
-    opened = load_retriever(made, Opening("cpu"))
-    assert isinstance(opened, FindsChains)
-    assert opened.describe().name == "generator in hops until DONE"
 
 
 def test_what_a_folder_says_of_hops_and_search_is_taken_over(place: Path) -> None:
@@ -188,21 +156,6 @@ def test_an_earlier_folder_stays_where_the_new_one_cannot_be(
     assert spec(made) == before
     message = fails(capsys, *command, str(made))
     assert "which is this retriever itself" in message or "would be lost" in message
-
-
-@pytest.mark.parametrize(
-    "name", ["bm25", "dense", "generative", "hybrid", "fusion", "rescored", "hops", "fused"]
-)
-def test_any_retriever_is_ranked_by_hops(name: str, kinds: Path, tmp_path: Path) -> None:
-    """Also fusions, whose scores have no unit, of members that hop; evidence may be longer than a query."""
-    hops = {"kind": "hops", "hops": {"steps": "ranked"}}
-    ranked = [hops | {"retriever": str(kinds / one)} for one in ("bm25", "dense")]
-    fused = written(tmp_path / "fused", {"kind": "fusion", "method": "sum", "members": ranked})
-    folder, output = fused if name == "fused" else kinds / name, str(tmp_path / "out")
-    assert main(["index", "hops", str(folder), "--hops.steps=ranked", f"--output={output}"]) == 0
-    hits = grls.load(folder).hops(max=2).search("is the otter calm ?", k=4)
-    assert len(hits) == 4
-    assert main(["retrieve", output, f"--data={kinds / 'data'}", f"--output={tmp_path / 'run'}"]) == 0
 
 
 def test_members_of_a_fusion_take_evidence_each_in_its_own_way(kinds: Path) -> None:

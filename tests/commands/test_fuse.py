@@ -106,18 +106,6 @@ def test_weights_and_method_are_used_and_recorded(place):
     assert read_info("out/e.jsonl").options["weights"] == [0.2, 0.8]
 
 
-def test_dynamic_chains_are_fused_with_their_mean_length(place):
-    runs = (write("a", steps="dynamic", depth=1), write("b", 2, steps="dynamic", depth=2))
-    found = fused(*runs)
-    assert next(iter(found.values())) == [IDS[0], IDS[2]]
-    results = Run.load("out/e.jsonl")
-    assert {chain.done for chain in results.chains.values()} == {True}
-    assert {len(chain.hits) for chain in results.chains.values()} == {2}
-    assert read_info("out/e.jsonl").steps == "dynamic"
-    assert {len(some) for some in fused(*runs, "--length=min").values()} == {1}
-    assert {len(some) for some in fused(*runs, "--length=0").values()} == {1}
-
-
 def test_passages_of_a_set_are_fused_by_their_own_scores(place):
     """A cut ranking is no chain of hops whose scores would be added up."""
     corpus, queries = Corpus.read("data"), read_split("data", "test")[0]
@@ -189,13 +177,6 @@ def test_runs_of_other_tools_without_data_give_a_trec_run_alone(place, capsys):
     Path("out/e.jsonl").write_text("{}\n")
     capsys.readouterr()
     assert "out/e.jsonl is there already" in fails(capsys, "fuse", *runs, "--output=out/e")
-
-
-def test_data_without_a_split_takes_the_queries_from_the_runs(place):
-    runs = (trec("one.trec", {"q-lynx-kind": IDS[:1]}), trec("two.trec", {"q-lynx-kind": IDS[2:4]}))
-    assert fused(*runs, "--data=data") == {"q-lynx-kind": [IDS[0], IDS[2]]}
-    corpus = Corpus.read("data")
-    assert read_info("out/e.jsonl").corpus == corpus.fingerprint
 
 
 def test_unknown_passages_and_queries_are_refused(place, capsys):

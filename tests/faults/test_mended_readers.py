@@ -27,7 +27,6 @@ from grls.models.load.build import TRAINING
 from grls.models.sentence_model import done_and_evidence
 from grls.retrieve.build import Building
 from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.hub import figures_beside
 from grls.retrieve.multi_vector import MultiVectorRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.sparse import SparseRetriever
@@ -49,11 +48,6 @@ def test_options_that_cannot_be_read(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     with pytest.raises(ConfigError, match=r"options\.yaml (cannot be read|holds no options)"):
         recipe_values([str(file), str(file)])
-
-
-def test_options_with_a_byte_order_mark(tmp_path: Path) -> None:
-    (tmp_path / "options.yaml").write_text("\ufeffa: {b: 1}\n")
-    assert recipe_values([str(tmp_path / "options.yaml")]) == {"a": {"b": 1}}
 
 
 def test_an_error_does_not_quote_a_whole_file() -> None:
@@ -108,11 +102,6 @@ def test_a_file_of_other_content_is_named(
     with pytest.raises((DataError, MismatchError), match=said) as caught:
         read(written(tmp_path / name, *lines))
     assert str(tmp_path) in str(caught.value)
-
-
-def test_measures_that_no_float_holds(tmp_path: Path) -> None:
-    written(tmp_path / "metrics.json", {"nDCG": 0.5, "huge": 10**400})
-    assert figures_beside(tmp_path) == {"this retriever": {"nDCG": 0.5}}
 
 
 @pytest.mark.parametrize("number", [np.inf, np.nan, 3e38])
