@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 from grls.data.corpus import Corpus
 from grls.data.filters import Filter
 from grls.data.types import Chain, FullHit, Hit, Query
-from grls.retrieve.base import FindsChains, LetsJoin, Plan, PlansWalks, Retriever, SoFar, WalksHops
+from grls.retrieve.base import FindsChains, LetsJoin, Plan, Retriever, SoFar, WalksHops
 from grls.retrieve.hits import returns_chain, with_texts
 
 
@@ -63,7 +63,7 @@ def plan_hops(
     def tell(state: SoFar) -> None:
         emit(_hop(state, state.chains()[0][0], retriever.corpus, numbered))
 
-    if isinstance(retriever, PlansWalks):
+    if isinstance(retriever, WalksHops):
         yield from retriever.plan_walk(query, allow, tell)
     else:
         tell(_only((yield from retriever.plan(query, 1, allow))))

@@ -2,7 +2,7 @@
 
 Read ``beam`` first, the constrained beam search in a plain form. ``fast`` is the same search at full
 speed, ``gpu/`` the same on a GPU, both tested against the plain one; ``slots`` and ``first_step`` are
-common to these two, and ``joining`` lets queries join a search that runs. ``select`` normalizes logits
+common to these two, whose queries may join a search that runs. ``select`` normalizes logits
 and picks the candidates of a step, ``scope`` decides which passages a query may find and when a prefix is
 finished, ``prior`` adds the scores of priors. ``frontier`` estimates the probability of passages that
 were not written. ``score_all`` scores every passage, ``rescore`` passages that are written already,

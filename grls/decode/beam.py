@@ -71,17 +71,6 @@ class BeamStep(NamedTuple):
     worst: Floats
 
 
-class SearchRequest(NamedTuple):
-    """The arguments of :meth:`BeamSearch.search`, and what collects the frontiers of the search."""
-
-    inputs: Sequence[Sequence[int]]
-    k: int
-    scope: Scope
-    decided: Callable[[int], object] | None = None
-    prior: Prior | None = None
-    gathering: Gathering | None = None
-
-
 class _Beams(NamedTuple):
     """The live beams: query (ascending), state and score of each, ``[R]``."""
 
@@ -116,20 +105,18 @@ class BeamSearch(ABC):
         """Whether a unique prefix ends a beam."""
         return self.mode == "renormalized" if self.early_stop is None else self.early_stop
 
-    def checked_k(self, k: int | None) -> int:
-        """The number of passages per query: k; if that is None, the beam width.
-
-        Raises:
-            ConfigError: k is not between 1 and the beam width.
-        """
-        k = self.beams if k is None else k
-        if not 1 <= k <= self.beams:
-            raise ConfigError(f"k must be between 1 and the beam width {self.beams}, got {k}.")
-        return k
-
     @abstractmethod
-    def prepare(self, request: SearchRequest) -> BeamRun:
-        """One run of the search."""
+    def decode(
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        exclude: Sequence[Sequence[int]],
+        subsets: Sequence[Subset | None],
+        decided: Callable[[int], object] | None,
+        prior: Prior | None,
+        frontiers: bool,
+    ) -> list[Any]:
+        """The k best passages of each input, or its frontier; see :meth:`search`."""
 
     def search(
         self,
@@ -162,8 +149,10 @@ class BeamSearch(ABC):
             ValueError: An input has no token, or ``exclude`` or ``subsets`` name a passage that is not in the
                 index.
         """
-        k, scope = self.checked_k(k), self._scope(inputs, exclude, subsets)
-        return self.prepare(SearchRequest(inputs, k, scope, decided, prior)).run() if inputs else []
+        k = self.beams if k is None else k
+        if not 1 <= k <= self.beams:
+            raise ConfigError(f"k must be between 1 and the beam width {self.beams}, got {k}.")
+        return self._decoded(inputs, k, exclude, subsets, decided, prior, False)
 
     def frontier(
         self,
@@ -174,21 +163,12 @@ class BeamSearch(ABC):
         prior: Prior | None = None,
     ) -> list[Frontier]:
         """The frontier of the search for each query; the arguments are those of :meth:`search`."""
-        scope = self._scope(inputs, exclude, subsets)
-        gathering = Gathering(self.index, scope, len(inputs))
-        if inputs:
-            self.prepare(SearchRequest(inputs, self.beams, scope, decided, prior, gathering)).run()
-        return gathering.frontier()
+        return self._decoded(inputs, self.beams, exclude, subsets, decided, prior, True)
 
-    def _scope(
-        self,
-        inputs: Sequence[Sequence[int]],
-        exclude: Sequence[Sequence[int]],
-        subsets: Sequence[Subset | None],
-    ) -> Scope:
+    def _decoded(self, inputs: Sequence[Sequence[int]], *arguments: Any) -> list[Any]:
         if not all(map(len, inputs)):
             raise ValueError("an input needs at least one token")
-        return Scope(self.index, len(inputs), exclude, subsets)
+        return self.decode(inputs, *arguments) if inputs else []
 
 
 @dataclass
@@ -222,8 +202,24 @@ class Decoder(BeamSearch):
     def __post_init__(self) -> None:
         self.check()
 
-    def prepare(self, request: SearchRequest) -> BeamRun:
-        return _PlainRun(self, request, len(request.inputs))
+    def decode(
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        exclude: Sequence[Sequence[int]],
+        subsets: Sequence[Subset | None],
+        decided: Callable[[int], object] | None,
+        prior: Prior | None,
+        frontiers: bool,
+    ) -> list[Any]:
+        scope = Scope(self.index, len(inputs), exclude, subsets)
+        run = _PlainRun(self, scope, len(inputs), k)
+        run.gathering = Gathering(self.index, scope, len(inputs)) if frontiers else None
+        run.masses = None if prior is None else run.open_masses(prior)
+        found = run.run(inputs)
+        if decided is not None:
+            decided(len(inputs))
+        return found
 
 
 def continuations(
@@ -251,52 +247,47 @@ def continuations(
     return Allowed(allowed.tokens[keep], allowed.states[keep], offsets), rows[keep], remaining[keep]
 
 
-class BeamRun(ABC):
-    """What one run of every search does in the same way; S slots.
-
-    In the plain search, a query has the slot of its number.
+class BeamRun:
+    """What one run of every search does in the same way; S slots, each of one query.
 
     Attributes:
-        queries: ``[S]`` the query of each slot.
         k_of_slot: ``[S]`` the number of passages that each slot's query wants.
         results: ``[S]`` the finished prefixes of each slot's query, (score, state), best first.
         masses: The priors; None: there is none.
         gathering: Collects the candidates that are not continued; None: nobody wants them.
     """
 
-    masses: Any
-
-    def __init__(self, options: BeamSearch, request: SearchRequest, slots: int):
+    def __init__(self, options: BeamSearch, scope: Scope, slots: int, k: int):
         self.options: Any = options
-        self.index, self.scope, self.gathering = options.index, request.scope, request.gathering
-        self.inputs, self.decided = [*request.inputs], request.decided
-        self.queries = np.arange(slots)
-        self.k_of_slot = [request.k] * slots
+        self.index, self.scope = options.index, scope
+        self.k_of_slot = [k] * slots
         self.results: list[list[tuple[float, int]]] = [[] for _ in range(slots)]
-        self.masses = None if request.prior is None else self.open_masses(request.prior)
+        self.masses: Any = None
+        self.gathering: Gathering | None = None
 
     def open_masses(self, prior: Prior) -> PriorMasses:
         """The masses of priors for the queries in the slots."""
-        return prior.open(self.index, self.scope, len(self.queries))
+        return prior.open(self.index, self.scope, len(self.results))
 
-    @abstractmethod
-    def run(self) -> list[list[ScoredPassage]]:
-        """Decode all queries."""
-
-    def undecided(self, queries: Ints) -> tuple[Ints, Ints]:
-        """The queries that may find several passages, and those whose only passage is their result."""
-        states, early = np.full(len(queries), self.index.start(), dtype=np.int64), self.options.stops_early
-        remaining = self.scope.remaining(queries, *self.index.span(states))
-        alone = queries[remaining == 1] if early else queries[:0]
+    def undecided(self, slots: Ints) -> Ints:
+        """The slots whose queries may find several passages; an only passage is a result."""
+        states, early = np.full(len(slots), self.index.start(), dtype=np.int64), self.options.stops_early
+        remaining = self.scope.remaining(slots, *self.index.span(states))
+        alone = slots[remaining == 1] if early else slots[:0]
+        for slot in alone.tolist():
+            self.results[slot] = [(0.0, self.index.start())]
         if self.gathering is not None:
             nothing = np.zeros(len(alone))
             self.gathering.add(alone, states[: len(alone)], nothing, nothing)
-        return queries[remaining > (1 if early else 0)], alone
+        return slots[remaining > (1 if early else 0)]
 
-    def passages_of(self, query: int, results: Sequence[tuple[float, int]], k: int) -> list[ScoredPassage]:
-        """The k best passages of a query from its finished prefixes, (score, state), best first."""
-        states = np.array([state for _, state in results], dtype=np.int64)
-        passages = self.scope.passages(np.full(len(states), query), states, k)
+    def outcome(self, slot: int) -> Any:
+        """The frontier of a slot's query, or its k best passages; the slot forgets them."""
+        results, self.results[slot] = self.results[slot], []
+        if self.gathering is not None:
+            return self.gathering.take(slot)
+        k, states = self.k_of_slot[slot], np.array([state for _, state in results], dtype=np.int64)
+        passages = self.scope.passages(np.full(len(states), slot), states, k)
         scored = zip(results, passages, strict=True)
         return [ScoredPassage(number, score) for (score, _), same in scored for number in same][:k]
 
@@ -342,21 +333,21 @@ class BeamRun(ABC):
             owners, ends, plain = slots[left], states[left], scores[left]
             if self.masses is not None:
                 plain = plain - self.masses.added(owners, ends)
-            self.gathering.add(self.queries[owners], ends, scores[left], plain)
+            self.gathering.add(owners, ends, scores[left], plain)
         return chosen, live, worst
 
 
 class _PlainRun(BeamRun):
-    def run(self) -> list[list[ScoredPassage]]:
-        queries, alone = self.undecided(self.queries)
-        for query in alone.tolist():
-            self.results[query].append((0.0, self.index.start()))
+    """A query has the slot of its number."""
+
+    def run(self, inputs: Sequence[Sequence[int]]) -> list[Any]:
+        queries = self.undecided(np.arange(len(inputs)))
         if self.masses is not None:
-            self.masses.load(queries, queries)
+            self.masses.load(queries)
         if len(queries):
-            inputs = [self.inputs[q] for q in queries]
-            with PartTimer("encoder", sum(map(len, inputs))):
-                session = self.options.generator.open(inputs)
+            wanted = [inputs[query] for query in queries.tolist()]
+            with PartTimer("encoder", sum(map(len, wanted))):
+                session = self.options.generator.open(wanted)
                 session.first()
             beams = _Beams(queries, np.full(len(queries), self.index.start()), np.zeros(len(queries)))
             while True:
@@ -365,10 +356,7 @@ class _PlainRun(BeamRun):
                     break
                 with PartTimer("decoder", len(tokens)):
                     session.step(parents, tokens)
-        if self.decided is not None:
-            self.decided(len(self.inputs))
-        found = zip(self.results, self.k_of_slot, strict=True)
-        return [self.passages_of(query, *both) for query, both in enumerate(found)]
+        return [self.outcome(query) for query in range(len(inputs))]
 
     def _advance(self, beams: _Beams, session: Session) -> tuple[_Beams, Ints, Ints]:
         """One step: the new beams, the row that each continues, and its token."""

@@ -21,12 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grls.decode.beam import SearchRequest, continuations
+from grls.decode.beam import continuations
 from grls.decode.first_step import Best
-from grls.decode.joining import JoinedRun, QuerySource
 from grls.decode.scope import Mask, finished
 from grls.decode.select import ScoreMode, log_probabilities
-from grls.decode.slots import SlotDecoder, SlotRun
+from grls.decode.slots import QuerySource, SlotDecoder, SlotRun
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.io.timing import PartTimer
@@ -76,25 +75,19 @@ class FastDecoder(SlotDecoder):
     def __post_init__(self) -> None:
         self.check()
 
-    def prepare(self, request: SearchRequest) -> SlotRun:
-        return _FastRun(self, request)
-
-    def join(self, source: QuerySource, longest: int, slots: int | None = None) -> None:
-        """Search for the queries of a source, which join while the search runs, until no query is left.
-
-        Inputs have at most ``longest`` tokens.
-        """
-        _JoinedFastRun(self, source, slots or self.slots, longest).run()
+    def run(
+        self, source: QuerySource, longest: int, slots: int | None = None, frontiers: bool = False
+    ) -> None:
+        _FastRun(self, source, longest, slots or self.slots, frontiers).run()
 
 
 class _FastRun(SlotRun):
     session: TreeMemory
 
-    def __init__(self, decoder: FastDecoder, request: SearchRequest):
-        super().__init__(decoder, request)
-        slots = len(self.queries)
+    def __init__(self, decoder: FastDecoder, source: QuerySource, longest: int, slots: int, frontiers: bool):
+        super().__init__(decoder, source, slots, frontiers)
         self.lazy = decoder.mode == "renormalized"
-        self.session = decoder.generator.open_trees(slots, self.longest)
+        self.session = decoder.generator.open_trees(slots, longest)
         self.clock = np.zeros(slots, dtype=np.int64)  # tokens that every beam of a slot has written
         none = np.empty(0, dtype=np.int64)
         self.beams = _Beams(none, none, np.empty(0), none, none)
@@ -110,9 +103,8 @@ class _FastRun(SlotRun):
 
     def advance(self) -> None:
         beams = self.beams
-        queries = self.queries[beams.slots]
         with PartTimer("constraint") as block:
-            allowed, rows, remaining = continuations(self.index, self.scope, queries, beams.states)
+            allowed, rows, remaining = continuations(self.index, self.scope, beams.slots, beams.states)
             block.tokens = len(rows)
         decides = np.diff(allowed.offsets) > 1 if self.lazy else np.ones(len(beams.slots), dtype=bool)
         with PartTimer("decoder", int(decides.sum())):
@@ -162,12 +154,7 @@ class _FastRun(SlotRun):
         self.beams = _Beams._make(part[stay] for part in self.beams)
 
     def _release(self) -> None:
-        busy = np.zeros(len(self.queries), dtype=bool)
-        busy[self.beams.slots] = True
-        ready = np.flatnonzero(~busy & (self.queries >= 0))
-        if len(ready):
-            self.release(ready)
-
-
-class _JoinedFastRun(JoinedRun, _FastRun):
-    """One run of the search that queries join."""
+        decided = self.busy.copy()
+        decided[self.beams.slots] = False
+        if decided.any():
+            self.release(np.flatnonzero(decided))

@@ -50,22 +50,21 @@ class FirstSteps:
     def best(
         self,
         session: SlotMemory,
-        queries: Ints,
+        slots: Ints,
         scope: Scope,
         mode: ScoreMode,
         beams: int,
         masses: PriorMasses | None,
-        slots: Ints,
     ) -> Best:
         """The K best finished and the K best unfinished candidates of each row.
 
-        B queries with the numbers ``queries [B]`` have just been loaded into ``slots [B]`` of the session.
+        B queries have just been loaded into ``slots [B]`` of the session.
         """
         logits = session.shared(self.tokens)
-        scoped = scope.concerns(queries)
+        scoped = scope.concerns(slots)
         with torch.inference_mode():
             if scoped:
-                remaining = scope.table(queries, *self._spans)[:, self._order]
+                remaining = scope.table(slots, *self._spans)[:, self._order]
                 tokens, forbidden = np.broadcast_to(self.tokens, remaining.shape), remaining == 0
                 complete = finished(tokens, remaining, self._end, self._early_stop)
                 done = torch.from_numpy(complete).to(logits.device)

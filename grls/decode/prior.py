@@ -144,29 +144,27 @@ class PriorMasses(ABC):
         self.normalized = prior.normalized
         self._index = index
         self._scope = scope
-        self._queries = np.zeros(slots, dtype=np.int64)  # the query of each slot
 
     def within(self, scope: Scope) -> None:
-        """Take another scope: what queries that are loaded from now on may find."""
+        """Take another scope: what the queries of slots that are loaded from now on may find."""
         self._scope = scope
 
-    def load(self, slots: Ints, queries: Ints) -> None:
-        """Load query ``queries[i]`` into slot ``slots[i]``, and drop the query that was there.
+    def load(self, slots: Ints) -> None:
+        """Load the queries of these slots, which have the numbers of the slots in scope and priors.
 
         Raises:
             ConfigError: A log-weight is not a number.
             ValueError: There is not one log-weight per passage.
         """
-        if not len(queries):
+        if not len(slots):
             return
-        self._queries[slots] = queries
-        scoped = [self._scope.rows(query) for query in queries.tolist()]
+        scoped = [self._scope.rows(slot) for slot in slots.tolist()]
         members: dict[int, tuple[Ints, Ints]] = {}  # once for all queries that may find the same rows
         for held, _ in scoped:
             if id(held) not in members:
                 members[id(held)] = self._members(held)
         for n, part in enumerate(self._parts):
-            pairs = zip(self._log_weights(part, queries), scoped, strict=True)
+            pairs = zip(self._log_weights(part, slots), scoped, strict=True)
             masses = [self._masses(part, own, rows, *members[id(rows[0])]) for own, rows in pairs]
             self._put(n, slots, masses, scoped)
 
@@ -314,7 +312,7 @@ class Masses(PriorMasses):
         table = np.zeros((len(slots), len(low)))
         bounds = np.append(low, high[-1])
         for row, slot in enumerate(slots.tolist()):
-            ranks = self._scope.ranks(np.full(len(bounds), self._queries[slot]), bounds)
+            ranks = self._scope.ranks(np.full(len(bounds), slot), bounds)
             held = np.flatnonzero(np.diff(ranks))  # first tokens of rows that the query may find
             for part, sums in zip(self._parts, self._sums, strict=True):
                 masses = np.add.reduceat(sums.leaves(slot)[: ranks[-1]], ranks[held])
@@ -326,8 +324,8 @@ class Masses(PriorMasses):
     def shares(self, slot: int, rows: Ints) -> Floats:
         """``[n, I]`` log-probabilities (nats) of rows that a slot's query may find, in each of I priors."""
         shares = np.empty((len(rows), len(self._sums)))
-        queries = np.full(len(rows), self._queries[slot])
-        ranks, found = self._scope.ranks(queries, rows), self._scope.remaining(queries, rows, rows + 1) > 0
+        slots = np.full(len(rows), slot)
+        ranks, found = self._scope.ranks(slots, rows), self._scope.remaining(slots, rows, rows + 1) > 0
         for part, sums in enumerate(self._sums):
             masses = sums.leaves(slot)
             shares[:, part] = -np.inf
@@ -356,9 +354,8 @@ class Masses(PriorMasses):
 
     def _between(self, slots: Ints, states: Ints) -> tuple[Ints, Ints]:
         """The rows under states, as numbers among those that each slot's query may find."""
-        queries = self._queries[slots]
         low, high = self._index.span(states)
-        return self._scope.ranks(queries, low), self._scope.ranks(queries, high)
+        return self._scope.ranks(slots, low), self._scope.ranks(slots, high)
 
 
 class Ranges:

@@ -186,7 +186,7 @@ def score_passages(
             raise ValueError(f"passage {passage} is excluded, so it has no score")
     masses = None if prior is None else prior.open(decoder.index, scope, 1)
     if masses is not None:
-        masses.load(np.zeros(1, np.int64), np.zeros(1, np.int64))
+        masses.load(np.zeros(1, np.int64))
     scores: list[PassageScore] = []
     for start in range(0, len(passages), _AT_ONCE):
         # The targets share one row for the first token, and then have one row each.

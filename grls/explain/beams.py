@@ -266,7 +266,7 @@ class _Listing:
         self._masses: Masses | None = None
         if self.prior is not None:
             self._masses = self.prior.open(self.decoder.index, self._scope, 1)
-            self._masses.load(np.zeros(1, np.int64), np.zeros(1, np.int64))
+            self._masses.load(np.zeros(1, np.int64))
 
     def steps(self, steps: Sequence[BeamStep], recorded: Sequence[RecordedStep]) -> tuple[TracedStep, ...]:
         listed: list[TracedStep] = []

@@ -283,6 +283,10 @@ class WalksHops(Protocol):
         """Retrieve hop by hop, and yield after each hop; ``allow`` is the filter of every hop."""
         ...
 
+    def plan_walk(self, query: Query, allow: Filter | None, tell: Callable[[SoFar], object]) -> Plan[SoFar]:
+        """:meth:`walk` of one query, for a search that others join; ``tell`` is called after every hop."""
+        ...
+
 
 @runtime_checkable
 class MatchesWords(Protocol):
@@ -368,13 +372,6 @@ decode with the same retriever of single steps, so requests in different hops sh
 """
 
 
-class JoiningPlan(NamedTuple):
-    """A retrieval that joins a search, and the key by which its source knows it."""
-
-    plan: Plan[Any]
-    owner: Any
-
-
 class PlanSource(Protocol):
     """Where retrievals come from while a search runs, and where their results go."""
 
@@ -382,8 +379,8 @@ class PlanSource(Protocol):
         """How many retrievals may join now; 0: none waits, or the source has ended."""
         ...
 
-    def take(self, count: int) -> Sequence[JoiningPlan]:
-        """At most ``count`` retrievals, which join now."""
+    def take(self, count: int) -> Sequence[tuple[Plan[Any], Any]]:
+        """At most ``count`` retrievals, which join now, each with the owner by which the source knows it."""
         ...
 
     def gone(self, owner: Any) -> bool:
@@ -400,20 +397,6 @@ class PlanSource(Protocol):
 
 
 @runtime_checkable
-class RunsPlans(Protocol):
-    """A retriever of single steps whose search takes further retrievals while it runs."""
-
-    @property
-    def lets_join(self) -> bool:
-        """Whether its options and its device allow it."""
-        ...
-
-    def run_plans(self, source: PlanSource) -> None:
-        """Run the retrievals of a source until none is left."""
-        ...
-
-
-@runtime_checkable
 class LetsJoin(Protocol):
     """A retriever whose retrievals can join a search."""
 
@@ -423,8 +406,10 @@ class LetsJoin(Protocol):
         ...
 
     @property
-    def runner(self) -> RunsPlans | None:
-        """The retriever whose search its retrievals join; None: they cannot join one."""
+    def runner(self) -> Any:
+        """The retriever whose search its retrievals join: ``run_plans(source)`` runs those of a
+        :class:`PlanSource` until none is left. None: they cannot join a search.
+        """
         ...
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
@@ -432,15 +417,6 @@ class LetsJoin(Protocol):
         ...
 
 
-@runtime_checkable
-class PlansWalks(LetsJoin, Protocol):
-    """A retriever whose retrieval hop by hop can join a search."""
-
-    def plan_walk(self, query: Query, allow: Filter | None, tell: Callable[[SoFar], object]) -> Plan[None]:
-        """A retrieval of chains; ``tell`` is called after every hop."""
-        ...
-
-
-def runner_of(retriever: object) -> RunsPlans | None:
+def runner_of(retriever: object) -> Any:
     """The retriever whose search its retrievals can join; None: there is none."""
     return retriever.runner if isinstance(retriever, LetsJoin) else None

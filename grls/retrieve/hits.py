@@ -10,7 +10,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter
 from grls.data.links import as_written
 from grls.data.types import RANKINGS, Chain, FullHit, Hit, Query
-from grls.retrieve.base import FindsChains, LetsJoin, Plan, PlansWalks, Retriever, SoFar
+from grls.retrieve.base import FindsChains, LetsJoin, Plan, Retriever, WalksHops
 from grls.retrieve.queries import check_counts
 from grls.runs.trec import falling
 
@@ -61,9 +61,8 @@ def plan_search(retriever: LetsJoin, query: Query, k: int, allow: Filter | None)
     """:func:`search_hits` of one query, for a search that others join."""
     if not returns_chain(cast(Retriever, retriever)):
         return (yield from retriever.plan(query, k, allow))
-    states: list[SoFar] = []
-    yield from cast(PlansWalks, retriever).plan_walk(query, allow, states.append)
-    return numbered_hits(states[-1].chains()[0][0])[:k]
+    last = yield from cast(WalksHops, retriever).plan_walk(query, allow, lambda _: None)
+    return numbered_hits(last.chains()[0][0])[:k]
 
 
 def returns_chain(retriever: Retriever) -> TypeGuard[FindsChains]:

@@ -30,7 +30,7 @@ from grls.data.types import Hit, Query
 from grls.errors import GrlsError
 from grls.io.progress import reporting
 from grls.io.timing import Part, PartCounts, counting
-from grls.retrieve.base import JoiningPlan, LetsJoin, Plan, Retriever, RunsPlans, runner_of
+from grls.retrieve.base import LetsJoin, Plan, Retriever, runner_of
 from grls.retrieve.hits import plan_search, search_hits, with_texts
 
 log = logging.getLogger(__name__)
@@ -452,7 +452,7 @@ JoiningJob = SearchJob | StreamJob
 """A job whose retrievals can join a search."""
 
 
-def do_together(runner: RunsPlans, source: JoiningJobs) -> None:
+def do_together(runner: Any, source: JoiningJobs) -> None:
     """Do jobs in one search; where it fails, each alone, so that an error finds its request."""
     try:
         runner.run_plans(source)
@@ -475,7 +475,7 @@ class JoiningJobs:
 
     def __init__(self, batch: Sequence[JoiningJob], queue: Worker):
         self._queue, self._key = queue, batch[0].key
-        self._plans: deque[JoiningPlan] = deque()
+        self._plans: deque[tuple[Plan[Any], _Owner]] = deque()
         self._results: dict[JoiningJob, dict[int, Any]] = {}
         for job in batch:
             self._add(job)
@@ -483,7 +483,7 @@ class JoiningJobs:
     def waiting(self) -> int:
         return len(self._plans) + self._queue.joining(self._key)
 
-    def take(self, most: int) -> list[JoiningPlan]:
+    def take(self, most: int) -> list[tuple[Plan[Any], _Owner]]:
         for job in self._queue.join(self._key, most - len(self._plans)):
             self._add(job)
         plans = [self._plans.popleft() for _ in range(min(most, len(self._plans)))]
@@ -493,7 +493,7 @@ class JoiningJobs:
             self._queue.began(
                 sum(job.size - len(results) for job, results in self._results.items()) - len(self._plans)
             )
-        return [plan for plan in plans if not self.gone(plan.owner)]
+        return [pair for pair in plans if not self.gone(pair[1])]
 
     def jobs(self) -> list[JoiningJob]:
         return list(self._results)
@@ -516,7 +516,7 @@ class JoiningJobs:
 
     def _add(self, job: JoiningJob) -> None:
         self._results[job] = {}
-        self._plans += [JoiningPlan(plan, _Owner(job, number)) for number, plan in enumerate(job.plans())]
+        self._plans += [(plan, _Owner(job, number)) for number, plan in enumerate(job.plans())]
 
 
 class CallJob(Job):

@@ -83,9 +83,9 @@ def test_a_long_input_is_read_apart_from_short_ones(
     """Together, all short ones would be padded to its length; up to 64 tokens an input counts as 64."""
     read, load = list[int](), SlotRun._load
 
-    def counted(self: SlotRun, numbers: Any, slots: Any) -> None:
-        read.append(len(numbers))
-        load(self, numbers, slots)
+    def counted(self: SlotRun, slots: Any) -> None:
+        read.append(len(slots))
+        load(self, slots)
 
     monkeypatch.setattr(SlotRun, "_load", counted)
     index = index_sequences([np.array([a, b, c, END]) for a in (3, 4) for b in (3, 5) for c in (4, 6)], END)

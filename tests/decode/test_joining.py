@@ -1,6 +1,5 @@
 """Queries that join a search while it runs get what they get in a search of their own."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, small_llama, small_t5
 
-from grls.decode import DeviceDecoder, FastDecoder, ScoredPassage
-from grls.decode.frontier import Frontier
-from grls.decode.joining import JoiningQuery
+from grls.decode import DeviceDecoder, FastDecoder
 from grls.decode.prior import Prior, WeightedPrior
+from grls.decode.slots import SlotQuery
 from grls.index import Subset, index_sequences
 
 TREES = trees(small_t5(0, scale=2.0))
@@ -51,8 +49,8 @@ def test_joining_changes_no_result(kind: Any, planted: Any, run: dict[str, Any])
     inputs = queries(len(run["ks"]), 3)
     allow = [None if one is None else Subset(index.rows, np.array(sorted(one))) for one in run["allow"]]
     asked = list(zip(inputs, run["ks"], run["exclude"], allow, strict=True))
-    source = Arrivals([JoiningQuery(*one, n) for n, one in enumerate(asked)], run["arrive"], run["leave"])
-    decoder.join(source, longest=12)
+    source = Arrivals([SlotQuery(*one, n) for n, one in enumerate(asked)], run["arrive"], run["leave"])
+    decoder.run(source, longest=12)
     assert {*source.answers} | {*run["leave"]} == {*range(len(asked))} | {*run["leave"]}
     for n, passages in source.answers.items():
         tokens, k, exclude, subset = asked[n]
@@ -72,21 +70,14 @@ def test_a_query_that_joins_has_the_frontier_of_a_search_of_its_own(
     count = len(run["ks"])
     inputs = queries(count, 3)
     allow = [None if one is None else Subset(index.rows, np.array(sorted(one))) for one in run["allow"]]
-    frontiers: dict[int, Frontier] = {}
-
-    def keep(n: int, frontier: Frontier) -> list[ScoredPassage]:
-        frontiers[n] = frontier
-        return [ScoredPassage(n, 0.0)]
-
     joining = [
-        JoiningQuery(tokens, run["beams"], exclude, subset, n, ranked=partial(keep, n))
+        SlotQuery(tokens, run["beams"], exclude, subset, n)
         for n, (tokens, exclude, subset) in enumerate(zip(inputs, run["exclude"], allow, strict=True))
     ]
     source = Arrivals(joining, run["arrive"], run["leave"])
-    decoder.join(source, longest=12)
+    decoder.run(source, longest=12, frontiers=True)
     assert {*source.answers} | {*run["leave"]} == {*range(count)} | {*run["leave"]}
-    assert source.answers == {n: [ScoredPassage(n, 0.0)] for n in frontiers}
-    for n, frontier in frontiers.items():
+    for n, frontier in source.answers.items():
         (expected,) = decoder.frontier([inputs[n]], [run["exclude"][n]], [allow[n]])
         for part, other in zip(frontier, expected, strict=True):
             np.testing.assert_allclose(part, other, atol=1e-4)
@@ -97,9 +88,9 @@ def test_a_query_joins_before_the_search_has_ended() -> None:
     index = index_sequences([np.array(row) for row in rows], END)
     decoder = FastDecoder(TREES, index, 4, "full", early_stop=False, slots=2)
     short = Subset(index.rows, np.array([2, 3]))
-    joining = [JoiningQuery([3, 4, END], 4, (), None, 0), JoiningQuery([5, END], 4, (), short, 1)]
+    joining = [SlotQuery([3, 4, END], 4, (), None, 0), SlotQuery([5, END], 4, (), short, 1)]
     source = Arrivals(joining, [0, 2], {})
-    decoder.join(source, longest=3)
+    decoder.run(source, longest=3)
     assert list(source.answers) == [1, 0]
 
 
@@ -107,9 +98,9 @@ def test_a_query_that_leaves_frees_its_slot() -> None:
     rows = [[3, 4, 5, 6, 3, END], [3, 4, 5, 6, 4, END], [5, END]]
     index = index_sequences([np.array(row) for row in rows], END)
     decoder = FastDecoder(TREES, index, 4, "full", early_stop=False, slots=1)
-    joining = [JoiningQuery([3, 4, END], 4, (), None, n) for n in range(2)]
+    joining = [SlotQuery([3, 4, END], 4, (), None, n) for n in range(2)]
     source = Arrivals(joining, [0, 1], {0: 3})
-    decoder.join(source, longest=3)
+    decoder.run(source, longest=3)
     assert list(source.answers) == [1]
     assert source.turn < 12
 
@@ -122,12 +113,12 @@ def test_a_query_that_joins_brings_its_beam_width_and_its_priors(kind: Any) -> N
     prior = Prior((WeightedPrior(lambda numbers: table[numbers], 0.8),))
     widths = [2, 7, 3, 2, 12]
     joining = [
-        JoiningQuery(tokens, width, (), None, n, width, prior, n)
+        SlotQuery(tokens, width, (), None, n, width, prior, n)
         for n, (tokens, width) in enumerate(zip(queries(5), widths, strict=True))
     ]
     source = Arrivals(joining, [0, 0, 1, 2, 2], {})
     most = 3 if kind is FastDecoder else 12  # a grid has one width, the widest
-    kind(TREES, index, beams=most, slots=2).join(source, longest=12)
+    kind(TREES, index, beams=most, slots=2).run(source, longest=12)
     for n, query in enumerate(joining):
         alone = FastDecoder(TREES, index, beams=widths[n])
         (expected,) = alone.search([query.tokens], widths[n], prior=prior.among([n]))

@@ -198,7 +198,7 @@ def test_a_fixed_passage_has_its_probability_among_what_is_left() -> None:
     prior = Prior((WeightedPrior(among(table), 1.0, Fixed(6, float(np.log(0.25)))),))
     scope = Scope(index, 1, [[1, 2]])
     masses = prior.open(index, scope, 1)
-    masses.load(np.array([0]), np.array([0]))
+    masses.load(np.array([0]))
     row = masses._sums[0].leaves(0)
     rows = index.rows.row_of
     assert row[rows[6]] / row.sum() == pytest.approx(0.25)

@@ -78,6 +78,8 @@ class Slow:
             raise DataError(f"bad query {bad[0]!r} for {self.corpus.source}")
         return [[Hit(text, 1.0 if text != "f" else float("-inf"))] for text in asked]
 
+    plan_walk = None  # nothing joins its search
+
     def walk(self, queries: Sequence[Query | str], allow: Allow = None) -> Iterator[SoFar]:
         (query,) = queries_of(queries)
         for hop, last in ((1, False), (2, False), (3, True)):

@@ -23,7 +23,7 @@ from grls.errors import DataError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
 from grls.models.head import RescoreInput
-from grls.retrieve.base import JoiningPlan, runner_of
+from grls.retrieve.base import Plan, runner_of
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever, generator_within
@@ -59,11 +59,11 @@ class Retrievals(Arrivals):
         super().__init__(asked, arrive, leave)
         self.hops: dict[int, list[StreamedHop]] = {}
 
-    def joining(self, n: int, asked: Asked) -> JoiningPlan:
+    def joining(self, n: int, asked: Asked) -> tuple[Plan[Any], int]:
         if not asked.streamed:
-            return JoiningPlan(asked.retriever.plan(asked.query, asked.k, asked.allow), n)
+            return asked.retriever.plan(asked.query, asked.k, asked.allow), n
         self.hops[n] = []
-        return JoiningPlan(plan_hops(asked.retriever, asked.query, asked.allow, self.hops[n].append), n)
+        return plan_hops(asked.retriever, asked.query, asked.allow, self.hops[n].append), n
 
 
 @pytest.fixture(scope="module")
@@ -165,17 +165,17 @@ def test_who_wants_more_passages_than_a_grid_has_beams_joins_a_wider_one(
     """It waits for those in slots, and those that come later join it; no query has a search of its own."""
     monkeypatch.setattr(GenerativeRetriever, "_on_device", lambda self, trees: True)
     widths, indexes = [], set()
-    join = DeviceDecoder.join
+    run = DeviceDecoder.run
 
     def seen(self: DeviceDecoder, *arguments: Any) -> None:
         widths.append(self.beams)
         indexes.add(id(self.tensors))
-        join(self, *arguments)
+        run(self, *arguments)
 
     def refused(*arguments: Any) -> Any:
         raise AssertionError
 
-    monkeypatch.setattr(DeviceDecoder, "join", seen)
+    monkeypatch.setattr(DeviceDecoder, "run", seen)
     monkeypatch.setattr(DeviceDecoder, "search", refused)
     asked = [Asked(generator, Query(str(n), TEXTS[n % 4]), 7 if n == 2 else 3, None, False) for n in range(8)]
     source = Retrievals(asked, [0, 0, 1, 2, 3, 4, 5, 6], {})
@@ -242,7 +242,7 @@ class Hurries(Retrievals):
         most = len(self.taken) + len(self.later) - 1
         return len(self.later) - (not all(self.hops.get(n) for n in range(most)))
 
-    def take(self, most: int) -> list[JoiningPlan]:
+    def take(self, most: int) -> list[Any]:
         return super().take(min(most, self.waiting()))
 
 

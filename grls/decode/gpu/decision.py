@@ -1,7 +1,7 @@
 """The decisions of one step of the search on the device, as a function of tensors only.
 
-Legend: S slots (queries in flight), K beam width, C candidates of a slot at most, V vocabulary, k results
-a query, I priors, R rows of the index. The host needs no value from the device meanwhile, so the function
+Legend: S slots (queries in flight), K beam width, C candidates of a slot at most, V vocabulary, I
+priors, R rows of the index. The host needs no value from the device meanwhile, so the function
 can be compiled as a whole (:mod:`grls.decode.gpu.search`).
 """
 
@@ -54,7 +54,7 @@ class Standing(NamedTuple):
         own: ``[S, K]`` the same without the scores of priors, unless these are normalized.
         parents: ``[S, K]`` the beam that each beam continues.
         tokens: ``[S, K]`` the token that each beam will feed next.
-        result_scores: ``[S, k]`` the scores of the results, best first; ``result_nodes``: their nodes.
+        result_scores: ``[S, K]`` the scores of the results, best first; ``result_nodes``: their nodes.
         damaged: Whether a logit was NaN.
     """
 
@@ -69,9 +69,8 @@ class Standing(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The queries in the slots, ``[S]`` each: their numbers, beam widths (at most K) and k."""
+    """The queries in the slots, ``[S]`` each: their beam widths (at most K) and k."""
 
-    queries: Tensor
     widths: Tensor
     k: Tensor
 
@@ -79,8 +78,8 @@ class Asked(NamedTuple):
 class Count:
     """Counts the passages that each query may find in ranges of rows, on the device.
 
-    ``fixed``: the lists of all scopes are kept in the same tensors, which only grow: there are few
-    shapes.
+    ``fixed``: the lists of all scopes are kept in the same tensors, which are never empty and only grow:
+    there are few shapes.
     """
 
     def __init__(self, device: torch.device, fixed: bool = False):
@@ -88,7 +87,7 @@ class Count:
         self._stride = 0
         self._loaded: tuple[Subset, ...] = ()  # the subsets whose rows are in _held
         self._hidden, self._subsets, self._held = (
-            torch.empty(0, dtype=torch.long, device=device) for _ in range(3)
+            torch.full((fixed << _LEAST,), _BEYOND, device=device) for _ in range(3)
         )
 
     def read(self, scope: Scope) -> None:
@@ -116,15 +115,16 @@ class Count:
         room[len(new) :] = padding
         return room
 
-    def remaining(self, queries: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """``[S, C]`` the number of rows of ``low[s, c]:high[s, c]`` that query ``queries[s]`` may find."""
-        count = high - low
+    def remaining(self, low: Tensor, high: Tensor) -> Tensor:
+        """``[S, C]`` the number of rows of ``low[s, c]:high[s, c]`` that the query of slot s may find."""
+        count, slots = high - low, len(low)
         if len(self._held):
-            subset = self._subsets[queries][:, None]
+            subset = self._subsets[:slots, None]
             within = self._between(self._held, subset.clamp(min=0), low, high)
             count = torch.where(subset >= 0, within, count)
         if len(self._hidden):
-            count = count - self._between(self._hidden, queries[:, None], low, high)
+            owners = torch.arange(slots, device=low.device)[:, None]
+            count = count - self._between(self._hidden, owners, low, high)
         return count
 
     def _between(self, keys: Tensor, owners: Tensor, low: Tensor, high: Tensor) -> Tensor:
@@ -255,22 +255,22 @@ class Board:
     """
 
     @torch.inference_mode()  # for all tensors alike: a compiled step distinguishes inference tensors
-    def __init__(self, generator: Any, slots: int, beams: int, results: int, longest: int, fixed: bool):
+    def __init__(self, generator: Any, slots: int, beams: int, longest: int, fixed: bool):
         device = generator.device
         self._generator = generator
         self.session: GridMemory = generator.open_grid(slots, beams, longest, fixed)
         self.count = Count(device, fixed)
         integers = partial(torch.zeros, dtype=torch.long, device=device)
         scores = partial(torch.zeros, dtype=torch.float64, device=device)
-        self.asked = Asked(integers(slots), integers(slots), integers(slots))
+        self.asked = Asked(integers(slots), integers(slots))
         self.standing = Standing(
             nodes=integers((slots, beams)),
             scores=scores((slots, beams)),
             own=scores((slots, beams)),
             parents=integers((slots, beams)),
             tokens=integers((slots, beams)),
-            result_scores=scores((slots, results)),
-            result_nodes=integers((slots, results)),
+            result_scores=scores((slots, beams)),
+            result_nodes=integers((slots, beams)),
             damaged=torch.zeros((), dtype=torch.bool, device=device),
         )
         self.masses: NodeMasses | None = None
@@ -326,7 +326,7 @@ def decide_step(board: Board, logits: Tensor, index: TensorIndex, rules: Rules, 
     beams = standing.scores.shape[1]
     children = index.children(standing.nodes, board.session.written, standing.scores > NOTHING, width)
     low, high = index.span(children.nodes)
-    remaining = board.count.remaining(asked.queries, low, high)
+    remaining = board.count.remaining(low, high)
     valid = children.valid & (remaining > 0)
     steps, damaged = _steps(logits, children.beams, children.tokens, valid, rules.mode)
     own = standing.own.gather(1, children.beams) + steps
@@ -341,9 +341,8 @@ def decide_step(board: Board, logits: Tensor, index: TensorIndex, rules: Rules, 
     within = torch.arange(beams, device=scores.device) < asked.widths[:, None]
     best = scores.topk(beams)
     ended = best.values.masked_fill(~(complete.gather(1, best.indices) & within), NOTHING)
-    results = standing.result_scores.shape[1]
-    best_results = torch.cat((standing.result_scores, ended), 1).topk(results)
-    wanted = torch.arange(results, device=scores.device) < asked.k[:, None]
+    best_results = torch.cat((standing.result_scores, ended), 1).topk(beams)
+    wanted = torch.arange(beams, device=scores.device) < asked.k[:, None]
     result_scores = best_results.values.masked_fill(~wanted, NOTHING)
     result_nodes = torch.cat((standing.result_nodes, children.nodes.gather(1, best.indices)), 1)
     live = scores.masked_fill(complete, NOTHING).topk(beams)

@@ -1,7 +1,6 @@
 """Constrained beam search on the device of the model: the search of :mod:`grls.decode.beam`, for a GPU.
 
-Legend: S slots (queries in flight), K beam width, C candidates of a slot at most, V vocabulary, k results
-a query.
+Legend: S slots (queries in flight), K beam width, C candidates of a slot at most, V vocabulary.
 
 On a GPU, the time of a step is the time to launch its kernels. So every beam of every slot writes a token
 in every step, forced or not, and all results of a step stay on the device. Only one number a slot reaches
@@ -21,13 +20,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from grls.decode.beam import SearchRequest
 from grls.decode.first_step import Best
 from grls.decode.gpu.decision import NOTHING, Board, NodeMasses, Rules, Standing, decide_step
-from grls.decode.joining import JoinedRun, QuerySource
 from grls.decode.prior import Prior
 from grls.decode.select import ScoreMode, refuse_nan
-from grls.decode.slots import SlotDecoder, SlotRun
+from grls.decode.slots import QuerySource, SlotDecoder, SlotRun
 from grls.errors import ConfigError, Option, out_of_memory
 from grls.index import ConstraintIndex
 from grls.index.array import ArrayIndex
@@ -77,7 +74,7 @@ class DeviceDecoder(SlotDecoder):
             self.index.origin = rows
         self.check()
         self._tensors: TensorIndex | None = None
-        self._compiled_step: tuple[tuple[int, int], tuple[Hashable, ...], DeviceStep] | None = None
+        self._compiled_step: tuple[int, tuple[Hashable, ...], DeviceStep] | None = None
         self.masses: NodeMasses | None = None
         """Those of the last search, where its steps were compiled: their tensors are used again."""
 
@@ -90,11 +87,10 @@ class DeviceDecoder(SlotDecoder):
             self._compiled_step = self.masses = None
         return self._tensors
 
-    def prepare(self, request: SearchRequest) -> SlotRun:
-        return _DeviceRun(self, request)
-
-    def join(self, source: QuerySource, longest: int, slots: int | None = None) -> None:
-        _JoinedDeviceRun(self, source, slots or self.slots, longest).run()
+    def run(
+        self, source: QuerySource, longest: int, slots: int | None = None, frontiers: bool = False
+    ) -> None:
+        _DeviceRun(self, source, longest, slots or self.slots, frontiers).run()
 
     def slots_for(self, queries: int) -> int:
         return self.slots if self.compiled else super().slots_for(queries)
@@ -105,25 +101,24 @@ class DeviceDecoder(SlotDecoder):
         other._compiled_step = other.masses = None
         return other
 
-    def step(self, slots: int, results: int, longest: int) -> DeviceStep:
-        """The step of a search with inputs of at most ``longest`` tokens, for k = ``results``.
+    def step(self, slots: int, longest: int) -> DeviceStep:
+        """The step of a search with inputs of at most ``longest`` tokens.
 
         A compiled step is kept, with its memory, for the next search.
         """
         if self.compiled:
             longest = max(_LEAST_INPUT, 1 << (longest - 1).bit_length())
             if self._compiled_step is not None:
-                (stored_results, stored_longest), weights, step = self._compiled_step
+                stored_longest, weights, step = self._compiled_step
                 # Weights at other addresses may be of another type, which the memory must match.
-                fits = stored_results == results and stored_longest >= longest
-                if fits and weights == self.generator.addresses():
+                if stored_longest >= longest and weights == self.generator.addresses():
                     return step
             self._compiled_step = None  # released first, so that there is one memory at a time
-        board = Board(self.generator, slots, self.beams, results, longest, self.compiled)
+        board = Board(self.generator, slots, self.beams, longest, self.compiled)
         rules = Rules(self.index.rows.end, self.stops_early, self.mode, self.threshold)
         step = DeviceStep(board, self.tensors, rules, self.compiled)
         if self.compiled:
-            self._compiled_step = (results, longest), self.generator.addresses(), step
+            self._compiled_step = longest, self.generator.addresses(), step
         return step
 
 
@@ -136,19 +131,21 @@ class _DeviceRun(SlotRun):
     index: ArrayIndex
     options: DeviceDecoder
 
-    def __init__(self, decoder: DeviceDecoder, request: SearchRequest):
-        super().__init__(decoder, request)
-        self.step = decoder.step(len(self.queries), request.k, self.longest)
+    def __init__(
+        self, decoder: DeviceDecoder, source: QuerySource, longest: int, slots: int, frontiers: bool
+    ):
+        super().__init__(decoder, source, slots, frontiers)
+        self.step = decoder.step(slots, longest)
         self.board = self.step.board
-        self.board.begin(request.scope)
+        self.board.begin(self.scope)
         self.session = self.board.session
         self.device = decoder.generator.device
-        self.written = np.zeros(len(self.queries), dtype=np.int64)  # tokens of each slot, counted by the host
+        self.written = np.zeros(slots, dtype=np.int64)  # tokens of each slot, counted by the host
         self.left = 0  # the most candidates of a slot that were not continued, as far as the host knows
 
     def open_masses(self, prior: Prior) -> NodeMasses:
         decoder = self.options
-        masses = NodeMasses(prior, self.index, self.scope, len(self.queries), decoder.tensors, decoder.masses)
+        masses = NodeMasses(prior, self.index, self.scope, len(self.results), decoder.tensors, decoder.masses)
         decoder.masses = masses if decoder.compiled else None
         return masses
 
@@ -165,7 +162,7 @@ class _DeviceRun(SlotRun):
         result_nodes = self.index.nodes(np.array([state for _, state in pairs], dtype=np.int64))
         now, into = board.standing, self._tensor(slots)
         now.parents[into] = 0
-        asked = self.queries, self.widths, np.array(self.k_of_slot)
+        asked = self.widths, np.array(self.k_of_slot)
         for tensor, new in zip(board.asked, asked, strict=True):
             tensor[into] = self._tensor(new[slots])
         for table, at, values, filling in (
@@ -185,10 +182,10 @@ class _DeviceRun(SlotRun):
         self._release()
 
     def advance(self) -> None:
-        written = np.unique(self.written[self.queries >= 0]).tolist()
+        written = np.unique(self.written[self.busy]).tolist()
         width = max(self.options.tensors.most(self.options.beams, t) for t in written)
         # The constraint is part of the step.
-        with PartTimer("decoder", int((self.queries >= 0).sum()) * self.options.beams):
+        with PartTimer("decoder", int(self.busy.sum()) * self.options.beams):
             self.step(width, self.left)
             self.written += 1
             self._release()
@@ -206,7 +203,7 @@ class _DeviceRun(SlotRun):
         if flags[-1]:
             refuse_nan(np.array([np.nan]))
         self.left = int(flags[:-1].max()) - 1
-        ready = np.flatnonzero((flags[:-1] == 0) & (self.queries >= 0))
+        ready = np.flatnonzero((flags[:-1] == 0) & self.busy)
         if not len(ready):
             return
         now, slots = self.board.standing, self._tensor(ready)
@@ -216,15 +213,11 @@ class _DeviceRun(SlotRun):
             self.results[slot] = [pair for pair in zip(*columns, strict=True) if pair[0] > NOTHING]
         if self.gathering is not None and self.board.left is not None:
             rows, nodes, *both = self.board.left.of(slots)
-            self.gathering.add(self.queries[ready[rows]], self.index.states(nodes, 0), *both)
+            self.gathering.add(ready[rows], self.index.states(nodes, 0), *both)
         self.release(ready)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self.device)
-
-
-class _JoinedDeviceRun(JoinedRun, _DeviceRun):
-    pass
 
 
 # A step reads and writes only tensors of a :class:`Board`. So the same two functions (:func:`write`,

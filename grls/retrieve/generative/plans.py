@@ -21,9 +21,9 @@ from typing import Any, ClassVar, Self, cast
 from grls.data.filters import Filter
 from grls.data.types import Hit, Passage, Query
 from grls.decode import DeviceDecoder, FastDecoder, ScoredPassage
-from grls.decode.joining import JoiningQuery
 from grls.decode.prior import Prior
-from grls.errors import ConfigError, GrlsError
+from grls.decode.slots import SlotQuery
+from grls.errors import GrlsError
 from grls.index import Subset
 from grls.io.locks import exclusive
 from grls.models.base import check_positions
@@ -50,13 +50,9 @@ class DecodesPlans:
         return None
 
     @property
-    def lets_join(self) -> bool:
-        generator = _generator(self)
-        return generator.trees is not None and not generator.options.compile
-
-    @property
     def runner(self) -> Self | None:
-        return self if self.lets_join else None
+        generator = _generator(self)
+        return None if generator.trees is None or generator.options.compile else self
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
         generator = _generator(self)
@@ -65,8 +61,6 @@ class DecodesPlans:
         return hits
 
     def run_plans(self, source: PlanSource) -> None:
-        if not self.lets_join:
-            raise ConfigError("queries cannot join the search of this retriever: call retrieve instead.")
         generator = _generator(self)
         if generator.options.rescore:
             generator.refuse_to_rescore()
@@ -90,12 +84,16 @@ class _Retrieval:
 
 @dataclass(eq=False)
 class _Request:
-    """One of the last requests of a retrieval; ``tokens`` is its model input, once it has entered."""
+    """One of the last requests of a retrieval.
+
+    ``tokens`` is its model input, once it has entered; of spans, ``ranking`` ranks its passages.
+    """
 
     retrieval: _Retrieval
     number: int
     decoding: Decoding
     tokens: Sequence[int] = ()
+    ranking: SpanRanking | None = None
 
     @property
     def later(self) -> bool:
@@ -127,7 +125,7 @@ class _PlanRun:
             self._slots = min(slots, max(_LEAST_SLOTS, 1 << (wanted - 1).bit_length()))
             decoder = self._decoder.with_beams(max(map(self._width, self._wide), default=self._decoder.beams))
             self._widest = decoder.beams if isinstance(decoder, DeviceDecoder) else math.inf
-            decoder.join(self, longest, self._slots)
+            decoder.run(self, longest, self._slots, self._generator.spans is not None)
 
     def waiting(self) -> int:
         """The number of inputs that may join now; 0: the search ends, so that a larger one begins."""
@@ -139,7 +137,7 @@ class _PlanRun:
             return 0
         return wanted - len(self._requests) + self._may_enter()
 
-    def take(self, count: int) -> list[JoiningQuery]:
+    def take(self, count: int) -> list[SlotQuery]:
         """At most so many queries; retrievals that cannot be done fail."""
         taken, self._wide = self._wide[:count], self._wide[count:]
         later = min(self._may_enter(), count - len(taken))
@@ -174,9 +172,9 @@ class _PlanRun:
     def gone(self, owner: _Request) -> bool:
         return owner.retrieval.ended or self._source.gone(owner.retrieval.owner)
 
-    def answer(self, owner: _Request, passages: list[ScoredPassage]) -> None:
+    def answer(self, owner: _Request, found: Any) -> None:
         self._inside = [request for request in self._inside if request is not owner]
-        self._decided.append((owner, passages))
+        self._decided.append((owner, found if owner.ranking is None else owner.ranking(found)))
 
     def _wanted(self) -> int:
         """The number of waiting inputs, once decided rankings have gone to their retrievals, which request
@@ -230,7 +228,7 @@ class _PlanRun:
             retrieval.plan.close()
             self._source.fail(retrieval.owner, error)
 
-    def _queries(self, requests: Sequence[_Request]) -> list[JoiningQuery]:
+    def _queries(self, requests: Sequence[_Request]) -> list[SlotQuery]:
         """Tokens and priors of all requests are computed together."""
         if not requests:
             return []
@@ -258,10 +256,11 @@ class _PlanRun:
         joining = []
         for row, (request, tokens, subset) in enumerate(zip(requests, inputs, subsets, strict=True)):
             k, hidden = max(request.decoding.k, options.rescore), [*request.decoding.hidden]
-            request.tokens, beams, ranked = tokens, self._width(request), None
+            request.tokens, beams = tokens, self._width(request)
             if spans is not None:
                 temperature = options.span_temperature
-                ranked = SpanRanking(Reach(spans, rows, hidden, subset), k, temperature, prior, row)
+                reach = Reach(spans, rows, hidden, subset)
+                request.ranking = SpanRanking(reach, k, temperature, prior, row)
                 k, hidden = beams, hidden_spans(spans, rows, hidden, subset)
-            joining.append(JoiningQuery(tokens, k, hidden, subset, request, beams, over, row, ranked))
+            joining.append(SlotQuery(tokens, k, hidden, subset, request, beams, over, row))
         return joining

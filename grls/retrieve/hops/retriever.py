@@ -26,14 +26,15 @@ from grls.errors import ConfigError, Option
 from grls.io.progress import counted
 from grls.retrieve.base import (
     DecodesHops,
+    DecodesPassages,
     Description,
     FindsChains,
     LetsJoin,
     Plan,
     Retriever,
-    RunsPlans,
     SoFar,
     has_log_probabilities,
+    runner_of,
     single_steps,
     untuned_fingerprint,
 )
@@ -98,9 +99,8 @@ class _HopByHop:
         return hashlib.sha256(f"{self.retriever.fingerprint()} {record}".encode()).hexdigest()
 
     @property
-    def runner(self) -> RunsPlans | None:
-        inner = self.retriever
-        return inner if isinstance(inner, RunsPlans) and inner.lets_join else None
+    def runner(self) -> Any:
+        return runner if (runner := runner_of(self.retriever)) is self.retriever else None
 
     def walk(self, queries: Sequence[Query | str], allow: Allow = None) -> Iterator[SoFar]:
         """The chains of each query after every hop; see :class:`~grls.retrieve.base.WalksHops`.
@@ -111,9 +111,8 @@ class _HopByHop:
         """
         return self.hop_search.walk(queries_of(queries), allow)
 
-    def plan_walk(self, query: Query, allow: Filter | None, tell: Callable[[SoFar], object]) -> Plan[None]:
-        """:meth:`walk` of one query, for a search that others join."""
-        yield from self.hop_search.plan(query, allow, tell)
+    def plan_walk(self, query: Query, allow: Filter | None, tell: Callable[[SoFar], object]) -> Plan[SoFar]:
+        return (yield from self.hop_search.plan(query, allow, tell))
 
 
 class HopsRetriever(_HopByHop):

@@ -218,12 +218,13 @@ class Pool:
         # The same as in each search, or the priors' part of a score is off by a constant per query.
         hidden = [[generator.done, *evidence_numbers(generator.corpus, passages)] for passages in before]
         if generator.spans is None:  # passages of one row count together
-            scope = Scope(generator.index, len(queries), hidden, generator.subsets(queries, None))
-            masses, rows = prior.open(generator.index, scope, 1), generator.index.rows
+            index, subsets = generator.index, generator.subsets(queries, None)
 
             def log_weights(query: int, numbers: Ints) -> Floats:
-                masses.load(np.array([0]), np.array([query]))
-                return masses.shares(0, rows.row_of[numbers].astype(np.int64))
+                scope = Scope(index, 1, [hidden[query]], [subsets[query]])
+                masses = prior.among([query]).open(index, scope, 1)
+                masses.load(np.array([0]))
+                return masses.shares(0, index.rows.row_of[numbers].astype(np.int64))
 
         else:
             every = np.setdiff1d(np.arange(generator.done), sorted(generator.removed))

@@ -42,7 +42,6 @@ from grls.retrieve.base import (
     LetsJoin,
     Plan,
     Retriever,
-    RunsPlans,
     ScoresDoneAfter,
     has_log_probabilities,
     runner_of,
@@ -279,7 +278,7 @@ class RescoredRetriever:
         return [hits[:k] for hits in self._reread(queries, first, evidence)]
 
     @property
-    def runner(self) -> RunsPlans | None:
+    def runner(self) -> Any:
         return runner_of(self.retriever)
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:

@@ -119,7 +119,7 @@ class OpenPriors(NamedTuple):
                 for hop in queried
             ]
         masses = prior.open(index, Scope(index, len(queried), hidden), len(queried))
-        masses.load(np.arange(len(numbers)), np.arange(len(numbers)))
+        masses.load(np.arange(len(numbers)))
         slots = np.full(len(hops), -1)  # the index of each hop among the masses
         slots[numbers] = np.arange(len(numbers))
 

@@ -73,7 +73,7 @@ def test_a_step_does_not_wait_for_the_device(
     decoder = DeviceDecoder(trees(model), index, **how)
     recorder = Recorder()
     search = device_search._DeviceRun
-    stop, enter, begin = search._release, search.enter, search._begin
+    stop, enter, let_in = search._release, search.enter, search._let_in
 
     def paused(work: Any) -> Any:
         def run(*arguments: Any) -> Any:
@@ -87,7 +87,7 @@ def test_a_step_does_not_wait_for_the_device(
 
     monkeypatch.setattr(search, "_release", paused(stop))
     monkeypatch.setattr(search, "enter", paused(enter))
-    monkeypatch.setattr(search, "_begin", paused(begin))
+    monkeypatch.setattr(search, "_let_in", paused(let_in))
     allow = [Subset(index.rows, np.arange(0, 300, 2)), None, None, None, None, None]
     table = np.random.default_rng(3).standard_normal((6, 300))
     prior = Prior((WeightedPrior(lambda numbers: table[numbers], -0.5),))
@@ -163,7 +163,7 @@ def test_only_a_gpu_and_the_default_index_suit() -> None:
 def test_a_gpu_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, model: Any) -> None:
     """CUDA's own word on it: outside of loading and of the stop test, waiting is an error."""
     search = device_search._DeviceRun
-    for name in ("_release", "enter", "_begin"):
+    for name in ("_release", "enter", "_let_in"):
         work = getattr(search, name)
 
         def paused(*arguments: Any, work: Any = work) -> Any:

@@ -144,7 +144,7 @@ def test_replayed_steps_find_what_the_plain_search_finds(
         )
     ):
         same(decoder.search(inputs(9, seed), **asked), reference.search(inputs(9, seed), **asked))
-    assert len(replaying) == 2  # one for each k
+    assert len(replaying) == 1  # for any k
     table = np.random.default_rng(3).standard_normal((9, 200))
     prior = Prior((WeightedPrior(lambda numbers: table[numbers], -0.5),))
     for seed in range(2):
@@ -258,7 +258,7 @@ def test_more_sizes_may_be_compiled_than_torch_allows() -> None:
     with torch._dynamo.config.patch(recompile_limit=1):
         for slots in (1, 2, 3):
             decoder = DeviceDecoder(trees(one_layer()), index, beams=2, slots=slots, compiled=True)
-            decoder.step(slots, 2, 6).write = search.write  # only the other one is compiled, for time
+            decoder.step(slots, 6).write = search.write  # only the other one is compiled, for time
             same(decoder.search(inputs(2)), reference.search(inputs(2)))
 
 
