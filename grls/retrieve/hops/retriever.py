@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 
+import numpy as np
+
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter, evaluate_filters, one_each, resolved
 from grls.data.inputs.arguments import Count, UnfitError, checked
@@ -338,9 +340,14 @@ class RankedHops(_HopByHop):
         return combiner.rankings(k)[0]
 
     def _allowed_counts(self, filters: Sequence[Filter | None]) -> list[int]:
-        corpus = self.retriever.corpus
-        passages = evaluate_filters([rule for rule in filters if rule is not None], corpus)
-        return [len(corpus) if rule is None else len(passages[rule]) for rule in filters]
+        inner, removed = self.retriever, list[int]()
+        if isinstance(inner, DecodesPassages):
+            removed = sorted(inner.generator.removed)
+        passages = evaluate_filters([rule for rule in filters if rule is not None], inner.corpus)
+        if removed:
+            passages = {rule: np.setdiff1d(numbers, removed, True) for rule, numbers in passages.items()}
+        every = len(inner.corpus) - len(removed)
+        return [every if rule is None else len(passages[rule]) for rule in filters]
 
 
 @checked
