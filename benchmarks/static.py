@@ -121,7 +121,7 @@ class Device:
         written = torch.zeros(batch, dtype=torch.long, device=logits.device)
         session = SimpleNamespace(written=written, begin=written.zero_, visible=written)
         model = SimpleNamespace(device=logits.device, addresses=tuple, open_grid=lambda *_: session)
-        self._board = Board(model, batch, logits.shape[2], 1, logits.shape[0], True)
+        self._board = Board(model, batch, logits.shape[2], logits.shape[0], True)
 
     @torch.inference_mode()
     def __call__(self) -> Tensor:
@@ -129,7 +129,6 @@ class Device:
         steps, batch, beams, _ = self._logits.shape
         board = self._board
         board.begin(Scope(self._index, batch))
-        board.asked.queries.copy_(torch.arange(batch))
         board.asked.widths.fill_(beams)
         board.standing.scores[:, 0] = 0.0
         for step in range(steps):

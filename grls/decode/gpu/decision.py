@@ -78,8 +78,8 @@ class Asked(NamedTuple):
 class Count:
     """Counts the passages that each query may find in ranges of rows, on the device.
 
-    ``fixed``: the lists of all scopes are kept in the same tensors, which are never empty and only grow:
-    there are few shapes.
+    ``fixed``: the lists of all scopes are kept in the same tensors, which only grow: there are few
+    shapes.
     """
 
     def __init__(self, device: torch.device, fixed: bool = False):
@@ -87,7 +87,7 @@ class Count:
         self._stride = 0
         self._loaded: tuple[Subset, ...] = ()  # the subsets whose rows are in _held
         self._hidden, self._subsets, self._held = (
-            torch.full((fixed << _LEAST,), _BEYOND, device=device) for _ in range(3)
+            torch.empty(0, dtype=torch.long, device=device) for _ in range(3)
         )
 
     def read(self, scope: Scope) -> None:
