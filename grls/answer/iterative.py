@@ -19,7 +19,6 @@ from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.io.progress import counted
 from grls.retrieve.base import Retriever
-from grls.retrieve.queries import check_counts
 from grls.runs.results import find_passages
 
 log = logging.getLogger(__name__)
@@ -74,9 +73,6 @@ class IterativeReader:
         k: Passages shown for a follow-up. A passage shown before is skipped for the next best one.
         hops: Most follow-ups of a question; then the model is asked for the answer.
         chat: Write the prompt with the model's chat template.
-
-    Raises:
-        ConfigError: A count is below 1.
     """
 
     writer: TextWriter
@@ -85,9 +81,6 @@ class IterativeReader:
     k: int = 1
     hops: int = 4
     chat: bool = False
-
-    def __post_init__(self) -> None:
-        check_counts(k=self.k, hops=self.hops)
 
     def answer(
         self, queries: Sequence[Query], decided: Callable[[int], object] | None = None

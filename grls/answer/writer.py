@@ -30,7 +30,7 @@ from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, first_queries, read_split
 from grls.data.types import Query
-from grls.errors import ConfigError, at_least
+from grls.errors import ConfigError
 from grls.io.files import refuse_unwritable
 from grls.io.locks import exclusive
 from grls.models.base import cache_argument, positions_in
@@ -178,9 +178,6 @@ class TextWriter:
     head: Sequence[int] = ()
 
     def __post_init__(self) -> None:
-        at_least(1, max_new_tokens=self.max_new_tokens, batch_size=self.batch_size)
-        if not all(self.stops):
-            raise ConfigError("an empty stop string would end every continuation at once: leave it out.")
         refuse_larger_tokenizer(self.model, self.tokenizer)
         self.spent = Spent()
         self._ends = end_tokens(self.model, self.tokenizer)
@@ -208,10 +205,6 @@ class TextWriter:
             scored: Also return the log-probabilities of the tokens.
         """
         draws = [None] * len(prompts) if draws is None else draws
-        if any(draw is not None and not draw.temperature > 0 for draw in draws):
-            raise ConfigError("expected temperatures above 0; leave the draw out to write greedily.")
-        if any(draw is not None and not 0 < draw.top_p <= 1 for draw in draws):
-            raise ConfigError("expected top_p above 0 and at most 1.")
         rows = [list(tokens) for tokens in prompts]
         for row in rows:
             if row and row[-1] == self.tokenizer.eos_token_id and not self.model.config.is_encoder_decoder:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from failing import raises
-from models_small import small_llama
 from ralm_helpers import byte_tokenizer, causal_model
 
 from grls.answer.dsp.options import ProgramOptions
@@ -15,7 +14,6 @@ from grls.answer.ralm.options import WindowOptions
 from grls.answer.ralm.reader import InContextRalm
 from grls.answer.riches.keys import build_keys
 from grls.answer.riches.options import KeyOptions
-from grls.answer.writer import TextWriter
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import GrlsError
@@ -47,7 +45,6 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: program_named("multihop", None, ProgramOptions()), "multihop retrieves"),
     (lambda: open_for_reading("bm25"), r"retriever=.bm25. needs data"),
     (lambda: open_for_reading(None, HopOptions("fixed")), 'give retriever=FOLDER or "bm25"'),
-    (lambda: TextWriter(small_llama(), TOKENIZER, 0), "max_new_tokens must be at least 1, got 0"),
 ]
 
 

@@ -307,21 +307,6 @@ def test_any_changes_find_what_one_over_the_new_corpus_finds(kind: str, kinds: P
     assert again
 
 
-@pytest.mark.parametrize("kind", ["generative", "spans"])
-def test_an_id_that_was_removed_is_free(kind: str, kinds: Path, tmp_path: Path) -> None:
-    folder = _over(kind, kinds, tmp_path, Corpus.read(kinds / "data"))
-    (tmp_path / "gone.txt").write_text("r0\n")
-    assert main(["index", "update", str(folder), f"--remove={tmp_path / 'gone.txt'}"]) == 0
-    raises(DataError, "'r1' is used already", load(folder).updated, add={"r0": "rain .", "r1": "rain ."})
-    write_jsonl(tmp_path / "again.jsonl", [{"_id": "r0", "text": "the otter is proud ."}])
-    assert main(["index", "update", str(folder), f"--add={tmp_path / 'again.jsonl'}"]) == 0
-    hits = {hit.id: hit.text for hit in load(folder).search("is the otter proud ?", 20)}
-    assert hits["r0"] == "the otter is proud ."
-    assert len(hits) == len(passages())
-    replaced = load(folder).updated(add={"r0": "rain ."}, remove=["r0"])
-    assert {hit.id: hit.text for hit in replaced.search("rain", 20)}["r0"] == "rain ."
-
-
 @pytest.mark.parametrize(("kind", "renamed"), [
     ("generative", True), ("spans", False), ("dense", True), ("hybrid", False), ("chains", True),
     ("rescored", False),

@@ -111,7 +111,8 @@ class ExampleOptions:
     prefix_tokens: int = rare(64)
 
     def __post_init__(self) -> None:
-        at_least(1, "examples.", **vars(self))
+        at_least(2, "examples.", candidates=self.candidates)
+        at_least(1, "examples.", every=self.every, prefix_tokens=self.prefix_tokens)
 
 
 USUAL_RERANK = RerankOptions()

@@ -36,7 +36,7 @@ from grls.data.codec import foreign_ids, wrapping
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Query
-from grls.errors import ConfigError, DataError, Option, at_least
+from grls.errors import ConfigError, DataError, Option
 from grls.models.base import positions_in
 from grls.models.head import Head
 from grls.models.load.language import refuse_foresight
@@ -234,9 +234,6 @@ class ZeroShot(Chooser):
     tokens: int = 16
     candidates: int = 16
 
-    def __post_init__(self) -> None:
-        at_least(1, tokens=self.tokens)
-
     def order(
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
     ) -> list[list[int]]:
@@ -371,10 +368,6 @@ class InContextRalm:
 
     def __post_init__(self) -> None:
         options = self.options
-        if (options.documents > 0) != (self.retriever is not None and self.corpus is not None):
-            raise ConfigError(
-                "documents need a retriever with its corpus, and a retriever needs documents >= 1."
-            )
         begin = wrapping(self.tokenizer)[0] if options.bos else []
         options.refuse_small(len(begin))
         refuse_long_window(self.model, options.window, "the model")

@@ -244,8 +244,6 @@ def collect_examples(
     An example has as many candidates as the chooser says; it is empty if nothing was retrieved. One
     stride out of ``every`` is taken.
     """
-    if reader.chooser.candidates < 2:
-        raise ConfigError(f"examples need candidates >= 2, got {reader.chooser.candidates}.")
 
     def collected(group: Sequence[Place], _: Callable[[int], object]) -> list[Record]:
         records = []
@@ -309,8 +307,6 @@ def continue_texts(
     if isinstance(ralm.chooser, Oracle):
         raise ConfigError("the oracle needs the text that is still to be written; choose another reranking.")
     written = [list(prompt) for prompt in prompts]
-    if not all(written):
-        raise ConfigError("a prompt is empty; there is nothing to retrieve for, or to continue.")
     begins = [len(tokens) for tokens in written]
     passages_of: list[list[tuple[str, ...]]] = [[] for _ in prompts]
     ended = [False] * len(prompts)

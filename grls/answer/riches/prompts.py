@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from grls.answer.dialogue import Dialogue, few_shot
 from grls.answer.prompts import ANSWER
 from grls.answer.riches.options import PromptOptions
-from grls.errors import one_of
 
 _TASK = (
     "Answer the question. First write what to look for, then quote evidence between {opening} and {closing}, "
@@ -92,7 +91,6 @@ def prompted(
 
     An end token that the tokenizer adds is left out for a causal model: it would write nothing behind it.
     """
-    one_of(_EXAMPLES, "prompt.", kind=prompt.kind)
     task = _TASK.format(opening=prompt.markers[0], closing=prompt.markers[1])
     examples = _EXAMPLES[prompt.kind]
     solved = [((f"question: {e.question}", solution(prompt, e)),) for e in examples]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from grls.answer.prompts import ANSWER
 from grls.answer.riches.keys import Keys
@@ -23,7 +23,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.data.words import Analyzer
 from grls.decode.interleave.markers import TextMarkers
-from grls.errors import DataError, one_of
+from grls.errors import DataError
 
 Thoughts = Literal["shared", "title", "none"]
 
@@ -64,7 +64,6 @@ class Targets:
     answer: str | None = None
 
     def __post_init__(self) -> None:
-        one_of(get_args(Thoughts), thoughts=self.thoughts)
         self.markers = TextMarkers(self.tokenizer, *self.keys.origin.markers)
         self._analyzer = Analyzer.guessed(self.corpus)
         self._barred = frozenset(self.markers.barred.tolist())

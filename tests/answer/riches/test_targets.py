@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from failing import raises
 from unigram import byte_level
 
 from grls.answer.riches.keys import build_keys
@@ -15,7 +14,7 @@ from grls.answer.riches.targets import Targets
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.decode.interleave.markers import TextMarkers
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError
 from grls.index.keys import KeyIndex
 from grls.models.load.build import train_tokenizer
 
@@ -140,7 +139,6 @@ def test_what_cannot_be_written_is_refused(corpus: Corpus, tmp_path: Path) -> No
             made(corpus, tokenizer).write(QUERY._replace(answers=(answer,)), ("orla",))
     with pytest.raises(DataError, match=r"query 'q': the tokenizer cannot write .*☃"):
         made(corpus, tokenizer).write(QUERY._replace(answers=("☃",)), ("orla",))
-    raises(ConfigError, r"thoughts must be one of .*'deep'", made, corpus, tokenizer, thoughts="deep")
     titled = Corpus.from_passages([Passage("x", "Orla Finn", "mill « Lund")])
     with pytest.raises(DataError, match="holds a marker;"):
         made(titled, tokenizer, thoughts="title").write(QUERY, ("x",))
