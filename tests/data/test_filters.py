@@ -191,25 +191,17 @@ def holds_for(text: str, metadata: dict[str, Any]) -> bool:
     ("text", "column", "message"),
     [
         *(("", 1, "expected a field"), ("year", 5, "expected one of = "), ("=3", 1, "expected a field")),
-        *(("year=", 6, "expected a value"), ("year>1|2", 7, "'and', 'or' or the end")),
         *(("year>=2000 and", 15, "expected a field"), ("(a=1", 5, r"expected '\)'")),
-        *(("a=1)", 4, "or the end"), ("a=b|", 5, "a value"), ("a<>1", 3, "a value")),
         ("year>2018 AND lang=fr", 11, "Write 'and' in lower case"),
-        ("year>2018 Or lang=fr", 11, "Write 'or' in lower case"),
         ("year==2018", 6, "One '=' compares"),
         ("lang=new york", 10, "white space in quotes"),
         ("lang='de", 6, "a quote that is not closed"),
-        *(("a=1 b=2", 5, "'and', 'or'"), ("a ! b", 3, "got '!'"), ("and=1", 1, "a field")),
         *(("a in ()", 7, "a value"), ("a not 1", 7, "'in'"), ("a=1 and not", 12, "a field")),
-        ("a in 1", 6, r"'\('"),
         *(("a>=.5", 4, "no number such as 20"), ("a>=2020.", 4, "no number"), ("a=２０２０", 3, "Quote it")),
         ("a>=\u22125", 4, "no number"),  # a minus, not a hyphen
         *(("b>true", 3, "nothing is above or below true. Quote it"), ("b<=FALSE", 4, "truth values")),
         *(("y<inf", 3, "nothing is above or below inf. Quote"), ("y>=-Infinity", 4, "above or below -Inf")),
-        *(("x=1 and y<NaN", 11, "above or below NaN"), ("y>+inf", 3, r"above or below \+inf")),
         *(("n=null", 3, "no comparison holds for a null"), ("n != 1 or n in (a, NULL)", 20, "a null")),
-        *(("n<null", 3, "a null or missing field. Quote"), ("n=a|null", 5, "a null")),
-        *(("a=1_000", 3, "no number"), ("a=True", 3, "truth values are true and false")),
     ],
 )  # fmt: skip
 def test_what_does_not_parse_is_told_with_its_place(text: str, column: int, message: str) -> None:
