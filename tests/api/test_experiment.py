@@ -1,7 +1,6 @@
 """``grls.experiment``: systems beside each other on the same queries."""
 
 import json
-import math
 import time
 from collections import Counter
 from pathlib import Path
@@ -200,18 +199,14 @@ UNASKED = {"one": Unasked()}
 
 @pytest.mark.parametrize(("options", "error", "why"), [
     ({"systems": {}}, ConfigError, "systems: expected a dict of at least one system"),
-    ({"systems": [Unasked()]}, ConfigError, "systems must be a dict"),
     ({"systems": {"one": "runs/mine"}}, ConfigError, "got 'runs/mine'; open a retriever folder with"),
-    ({"systems": {1: Unasked()}}, ConfigError, r"systems\[1\] must be a text"),
     ({"baseline": "two"}, ConfigError, "baseline: 'two' is none of the systems 'one'"),
     ({"measures": []}, ConfigError, "expected at least one measure, such as 'nDCG@10'"),
     ({"measures": ["recall@5"]}, ConfigError, "measures: 'recall@5' is no measure"),
     ({"measures": ["R@5"], "k": 4}, ConfigError, "a measure reads 5 hits, and k is 4"),
-    ({"measures": ["RR"], "k": 0}, ConfigError, "k must be at least 1"),
     ({"queries": []}, DataError, "there is no query"),
     ({"queries": {**QUERIES, "q4": "question 4"}}, DataError, "1 query has no gold passage: 'q4'"),
     ({"gold": None}, DataError, "4 queries have no gold passage"),
-    ({"gold": {**GOLD, "q0": []}}, DataError, "1 query has no gold passage: 'q0'"),
 ])  # fmt: skip
 def test_all_is_checked_before_the_first_search(
     options: dict[str, Any], error: type[GrlsError], why: str
@@ -231,16 +226,10 @@ def test_gold_passages_must_be_in_a_corpus_of_a_system(caplog: pytest.LogCapture
 @pytest.mark.parametrize(("hits", "why"), [
     ([["a", "a"], [], [], []], "'one', query 'q0': a passage is listed twice"),
     ([["a"], None, [], []], "'one', query 'q1': expected a list of hits, got None"),
-    ([["a"], "ab", [], []], "expected a list of hits, got 'ab'"),
     ([["a"], [None], [], []], "'one', query 'q1', a hit: expected an id"),
     ([[("a", 0.1), ("b", 0.2)], [], [], []], "'q0': the scores rise, from 0.1 to 0.2 at passage 'b'"),
-    ([[Hit("a", 0.1), Hit("b", 0.2)], [], [], []], "the scores rise"),
     ([{"a": {"score": 1}}, [], [], []], "'q0': expected a list of hits, got .* such as {'p7': 3.2}"),
-    ([{"a": math.nan}, [], [], []], "expected a list of hits"),
     ([{"a", "b"}, [], [], []], "expected a list of hits"),
-    ([b"ab", [], [], []], "expected a list of hits"),
-    ([[["a", "b"]], [], [], []], "expected a list of hits"),
-    ([pd.DataFrame({"docno": ["a"], "score": [1.0]}), [], [], []], "expected a list of hits"),
     ([ir_measures.ScoredDoc("q", "a", 1), [], [], []], "expected a list of hits"),
 ])  # fmt: skip
 def test_what_are_no_hits_is_refused(hits: list[Any], why: str) -> None:

@@ -42,15 +42,11 @@ def searched_later(searcher: grls.Searcher, *arguments: Any, **options: Any) -> 
     (("",), DataError, "query 0: its text is empty"),
     ((["otter", " \n"],), DataError, "query 1: its text is empty"),
     (({"id": "q1", "text": "otter"},), DataError, "this is a single query; put it in a list"),
-    ((None,), DataError, "queries: expected a list of texts or objects"),
     ((5,), DataError, "queries: expected a list of texts or objects, .* got int 5; a query is a text: '5'"),
-    ((["otter", 5],), DataError, "query 1: expected a text, a Query, or an object"),
     (([Query("q7", None)],), DataError, r"query 0 \('q7'\): its text must be a text, got None"),
     ((["\ud800"],), DataError, "without half characters"),
     ((io.StringIO("otter"),), DataError, "expected a list of texts or objects"),
     (("otter", "3"), ConfigError, "BM25.search: k must be a whole number, got '3'|BM25.asearch: k"),
-    (("otter", 3.0), ConfigError, "k must be a whole number, got 3.0"),
-    (("otter", True), ConfigError, "k must be a whole number, got True"),
     (("otter", 0), ConfigError, "k must be at least 1, got 0"),
 ])  # fmt: skip
 def test_arguments(

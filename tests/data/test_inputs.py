@@ -131,29 +131,22 @@ def test_a_table_without_texts_says_what_was_looked_for_and_what_is_there(librar
 
 @pytest.mark.parametrize(("wrong", "why"), [
     ([], "there is no passage"),
-    (Corpus.from_passages([]), "there is no passage"),
     (3, "expected a list of texts or objects.*got int 3"),
     ("otters eat fish .", r"is no file or folder; a list of one text is written \['otters"),
     (Path("gone.jsonl"), "no such file"),
     (Passage("a", "otters"), "a single passage; put it in a list"),
     (datasets.DatasetDict({"train": datasets.Dataset.from_dict(FULL)}), r"data\['train'\]"),
-    ([Query("a", "otters")], "passage 0: expected a text, a Passage, or an object"),
     ([{"id": "a", "body": "x"}],
      "passage 0 has no text: looked for 'text', 'contents'; there are 'id', 'body'"),
     (pd.DataFrame({"text": ["x", None]}), "passage 1: expected its text to be a string, its text is missing"),
-    ([{"text": 3}], "passage 0: expected its text to be a string, got 3"),
     (["x", "  "], r"passage 1 \('1'\): its text is empty"),
     ([{"id": "a", "text": "x"}, {"id": "a", "text": "y"}],
      r"passage 1 \('a'\): its id is that of passage 0 \('a'\) already"),
     ([{"id": "a", "text": "x"}, {"text": "y"}], "passage 1 has no id, and others have one"),
-    ([{"id": "", "text": "x"}], "passage 0 has an empty id"),
     ([{"id": 1.5, "text": "x"}], "expected an id that is a text or a whole number, got 1.5; a col"),
     ({"a": {"id": "b", "text": "x"}}, "its key in the dict is 'a', its id is 'b'"),
     ([{"id": "DONE", "text": "x"}], "'DONE' is reserved"),
-    ([{"text": "x", "metadata": 3}], "expected metadata to be an object, got 3"),
     ([{"text": "x", "year": 1, "metadata": {"year": 2}}], "'year' is a field, and a key of metadata"),
-    ([{"text": "x", "size": float("inf")}], "expected metadata that JSON can hold"),
-    (["half \ud83d"], "half a character"),
     (pd.DataFrame([["x", "y"]], columns=["text", "text"]), "two columns have the name 'text'"),
 ])  # fmt: skip
 def test_what_is_no_corpus_is_refused(wrong: Any, why: str) -> None:
@@ -313,14 +306,12 @@ def test_qrels_of_other_queries_are_refused(tmp_path: Path) -> None:
     ({"a": ["0"]}, "1 query has no gold passage: 'b'. Add gold"),
     ({"a": ["0"], "c": ["1"]}, "'b'; there is gold of 'c', which is no query"),
     ({"a": ["0"], "b": None}, "query 'b': expected a list of passage ids, got None"),
-    ({"a": ["0"], "b": [["0"]]}, "query 'b': expected an id"),
     ({"a": ["9"], "b": ["9", "8"]},
      r"'b': the passage id '9' is not in corpus, nor is any other \(the ids there begin with '0', '1', '2'"),
     ({"a": ["0"], "b": {"1": 0.5}}, "passage '1': expected a grade that is a whole number.*got 0.5"),
     ({"a": ["0"], "b": {"1": 1, 1: 2}}, "it has the grade 1 already, and here 2"),
     ({1: ["0"], "1": ["1"], "a": "0", "b": "1"}, "the query id '1' is used twice"),
     ([["0"]], "got 1 item for 2 queries"),
-    ({"a", "b"}, "expected a dict from query ids.*got set"),
     ("qrels.tsv", "'qrels.tsv' is no file; expected qrels in BEIR's form"),
     (Path("gone.tsv"), "no such file"),
     (pd.DataFrame({"query": ["a"], "passage": ["0"]}),
@@ -338,7 +329,6 @@ def test_qrels_of_other_queries_are_refused(tmp_path: Path) -> None:
      "row 1, query 'b', column 'hop': expected a whole number, got nan; drop"),
     (pd.DataFrame({"qid": ["a", "a"], "docno": ["0", "1"], "order": [1, 1]}),
      "row 1, query 'a': the passages '0' and '1' have the same place 1 in the column 'order'"),
-    (datasets.DatasetDict(), "2 queries have no gold passage"),
     (datasets.DatasetDict(train=datasets.Dataset.from_dict({"qid": ["a"]})), "choose one.*'train'"),
 ])  # fmt: skip
 def test_what_is_no_gold_is_refused(wrong: Any, why: str) -> None:
@@ -469,7 +459,6 @@ def test_a_line_of_a_file_is_read_as_a_dict_in_a_list(
     ([{"text": "what ?", "answers": {"text": ["x"]}}],
      r"query 0 \('0'\): expected metadata.answers to be a list"),
     ([Query("a", "what ?", metadata="nothing")], "expected metadata to be an object"),
-    (["half \ud83d"], "query 0 .*half a character"),
 ])  # fmt: skip
 def test_what_are_no_queries_is_refused(wrong: Any, why: str) -> None:
     raises(DataError, why, queries_from, wrong)
