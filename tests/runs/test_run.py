@@ -25,7 +25,7 @@ from grls.runs.portions import (
     save_retrieved,
     write_info,
 )
-from grls.runs.results import Retrieved, find_passages, read_results
+from grls.runs.results import Retrieved, read_results
 from grls.runs.run import Run
 from grls.runs.trec import align, chain_ranking, read_run, without_done, write_run
 
@@ -149,12 +149,6 @@ def test_what_is_unknown_differs_from_nothing() -> None:
     run.compatible_with(Run(RANKINGS, info=replace(INFO, corpus="", queries="")))
     run.compatible_with(Run(RANKINGS, info=replace(INFO, queries="", split=None)))
     run.compatible_with(Run(RANKINGS, info=replace(INFO, split="another name of the same queries")))
-
-
-def test_a_run_is_loaded_without_a_manifest(tmp_path: Path) -> None:
-    write_jsonl_run(tmp_path / "other.jsonl", QUERIES, CORPUS, "x", RANKINGS)
-    run = Run.load(tmp_path / "other.jsonl")
-    assert (run.name, run.steps, run.info, run.rankings) == ("other", "single", None, RANKINGS)
 
 
 SPACED = Corpus.from_passages([Passage("a", "alpha", "First"), Passage("b", "beta"), Passage("c d", "gamma")])
@@ -322,11 +316,6 @@ def test_a_malformed_result_names_file_and_line(tmp_path, bad, message):
     file.write_text("\n".join(json.dumps(record) for record in ({**GOOD, "query_id": "first"}, bad)))
     with pytest.raises(DataError, match=rf"results\.jsonl, line 2: .*{message}"):
         list(read_results(file))
-
-
-def test_find_passages_asks_for_nothing_where_nothing_is_wanted():
-    assert find_passages(SPACED, []) == {}
-    assert find_passages(SPACED, ["b", "b", "a"]) == {"a": SPACED[0], "b": SPACED[1]}
 
 
 def test_an_unanswered_query_gets_an_empty_list_and_is_said(caplog):

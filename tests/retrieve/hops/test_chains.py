@@ -117,19 +117,6 @@ def test_the_best_chain_wins_and_not_the_best_first_hop() -> None:
     assert named(second) in ("ac", "ba")
 
 
-def test_wide_beams_find_every_chain_and_a_branch_of_one_the_best() -> None:
-    chains = scripted(TURNING, 2, chains=9, branch=3)
-    assert {named(chain): round(chain.score, 6) for chain in chains} == {
-        "ab": 0.8, "ac": 0.9, "ba": 0.9, "bc": 1.2, "ca": 0.2, "cb": 0.2,
-    }  # fmt: skip
-    assert [chain.score for chain in chains] == sorted((chain.score for chain in chains), reverse=True)
-    assert {named(chain) for chain in scripted(TURNING, 2, chains=9, branch=1)} == {"ac"}
-
-
-def test_a_passage_comes_twice_only_where_that_is_allowed() -> None:
-    assert [named(chain) for chain in scripted(TURNING, 2, repeat=True)] == ["aa"]
-
-
 ENDING = {
     "": {"a": 0.6, "b": 0.5, "c": 0.1, "DONE": 0.9}, "a": {"b": 0.4, "c": 0.3, "DONE": 0.35},
     "b": {"a": 0.2, "c": 0.1, "DONE": 0.8}, "ab": {"c": 0.1, "DONE": 0.3}, "ba": {"c": 0.1, "DONE": 0.3},
@@ -299,14 +286,6 @@ def test_a_passage_found_twice_is_another_set(small: GenerativeRetriever) -> Non
         assert {
             tuple(sorted(steps_of(chain))): c for chain, c in ((f, f.score) for f in found)
         } == pytest.approx(sets, abs=1e-4)
-
-
-def test_a_chain_holds_no_passage_twice(large: GenerativeRetriever) -> None:
-    for chains in searching(large, 6, dynamic=False).retrieve_chains(QUERIES):
-        assert len(chains) == 4
-        for chain in chains:
-            assert len({hit.id for hit in chain.hits}) == len(chain.hits) == 6
-            assert not chain.done
 
 
 def test_a_small_corpus_gives_shorter_chains_and_fewer_hits(
