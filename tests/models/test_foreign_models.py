@@ -10,7 +10,9 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -575,6 +577,7 @@ KINDS: dict[str, tuple[type[EncodedRetriever], Any]] = {
 }  # fmt: skip
 
 
+@cache
 def expected(kind: str, folder: Path) -> np.ndarray:
     """``[queries, passages]`` scores of the library, one text at a time, in float32."""
     if kind == "rescored":
@@ -585,6 +588,13 @@ def expected(kind: str, folder: Path) -> np.ndarray:
     vectors = model.encode_query(QUERIES, batch_size=1), model.encode_document(TEXTS, batch_size=1)
     scores: np.ndarray = model.similarity(*vectors).cpu().numpy()
     return scores
+
+
+@cache
+def first_of(kind: str) -> np.ndarray:
+    """The scores of the first layout of a kind, which others stand beside."""
+    with TemporaryDirectory() as place:
+        return expected(kind, next(iter(LAYOUTS[kind].values()))(Path(place)))
 
 
 def check_scores(kind: str, folder: Path, place: Path) -> None:
@@ -620,9 +630,8 @@ def reason(error: ConfigError, folder: Path) -> str:
 def tried(name: str, place: Path) -> tuple[str, str]:
     """Whether a layout is searched and trained as the library does, in batches, or why not."""
     kind = NAMES[name]
-    first = next(iter(LAYOUTS[kind].values()))
     torch.manual_seed(0)  # its weights are random
-    beside = expected(kind, BESIDE.get(name, first)(place / "beside"))
+    beside = expected(kind, BESIDE[name](place / "beside")) if name in BESIDE else first_of(kind)
     torch.manual_seed(0)
     folder = LAYOUTS[kind][name](place)
     try:
