@@ -1,27 +1,26 @@
-"""Why a searcher finds a gold passage, or why not: one face for retrievers of any kind."""
+"""Why a retriever finds a gold passage, or why not: one explanation for retrievers of any kind."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import gold_passages, read_qrels, read_queries
-from grls.data.inputs.tables import id_list
+from grls.data.dataset import gold_passages, read_qrels, read_queries, told_unknown
 from grls.data.types import Query
-from grls.errors import ConfigError, DataError
-from grls.explain.asks import explainable, hops_of
-from grls.explain.explain import Explainer, Explanation
-from grls.explain.options import TEXT_ALONE, candidates_listed
-from grls.explain.standing import GoldStanding, in_ranking, standing_parts, standings
+from grls.errors import DataError, Option
+from grls.explain.explain import Explanation, explainer_of, hops_of
+from grls.explain.options import TEXT_ALONE
+from grls.explain.standing import DEPTH, GoldStanding, in_ranking, standing_parts, standings
 from grls.explain.text import Part, explanation_parts, parts_text
-from grls.retrieve.base import Retriever, WrapsSingleSteps, single_steps
-from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
-from grls.retrieve.hops.stop import stop_of_hop
-from grls.retrieve.queries import queries_of
-from grls.retrieve.spec import DATA, data_beside
+from grls.retrieve.base import Retriever
+
+log = logging.getLogger(__name__)
+
+_GOLD = f"{Option('case.gold', 'ID', python='gold=[…]')}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,64 +101,68 @@ class ExplainedQuery(Sequence[ExplainedPassage]):
 
 def explain_query(
     retriever: Retriever,
-    folder: Path | None,
-    query: str | Query,
-    gold: str | int | Collection[str | int] | None,
-    depth: int,
+    query: Query,
+    gold: Sequence[str],
+    depth: int = DEPTH,
+    k: int | None = None,
+    widest: int = 128,
 ) -> ExplainedQuery:
-    """Explain a query; see :meth:`grls.api.searcher.Searcher.explain`."""
-    query, order = _query_and_gold(folder, query, gold, retriever.corpus)
-    hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
-    single = single_steps(retriever)
-    decoding = explainable(single)
-    if decoding is None:
-        ranked = standings(retriever, query, order, depth)
+    """Explain why gold passages (ids, in their order where there are hops) are found, or why not.
+
+    ``depth``: passages that are ranked; ``k`` (None: as many as a hop lists) and ``widest``: see
+    :class:`~grls.explain.explain.Explainer`.
+    """
+    explaining = explainer_of(retriever, k, widest)
+    if explaining is None:
+        ranked = standings(retriever, query, gold, depth)
         return ExplainedQuery(query, tuple(map(ExplainedPassage, ranked)))
-    explainer = Explainer(decoding, candidates_listed(hops), stop=stop_of_hop(single, hops))
-    ranked = standings(retriever, query, order, depth) if hops.steps == "ranked" else []
+    explainer, hops = explaining
+    ranked = standings(retriever, query, gold, depth) if hops.steps == "ranked" else []
     by_gold = {standing.gold: standing for standing in ranked}
     passages = [
         ExplainedPassage(details, by_gold.get(details.gold))
-        for hop in hops_of(order, (), None, None, hops.chained)
+        for hop in hops_of(gold, hops.chained)
         for details in explainer.explain(query, *hop)
     ]
     return ExplainedQuery(query, tuple(passages))
 
 
-def _query_and_gold(
-    folder: Path | None, query: str | Query, gold: str | int | Collection[str | int] | None, corpus: Corpus
+def find_query(
+    query: str, gold: list[str], data: Path | None, split: str | None, corpus: Corpus
 ) -> tuple[Query, list[str]]:
-    """The query, and its gold passages in order."""
-    queries_of([query])
-    named = [] if gold is None else list(dict.fromkeys(id_list(gold, "the query", "gold")))
-    if gold is not None and not named:
-        raise ConfigError("gold names no passage; leave it out, or give ids.")
-    if isinstance(query, Query):
-        order = named or list(dict.fromkeys(query.evidence))
-        if not order:
-            raise DataError(f"the query {query.id!r} has no evidence; name its gold passages: gold=[…].")
-        return query, order
-    data = None if folder is None else data_beside(folder)
+    """A query of a data set by its id, or by its text, with its gold passages.
+
+    ``gold``: those that are named; empty: those of the split that judges the query, or its evidence.
+    ``split``: None: any.
+    """
     known = {} if data is None else {row.id: row for row in read_queries(data)}
-    if data is not None and query in known:
-        row = known[query]
-        if not named:  # the split that judges it, or its evidence
-            splits = map(read_qrels, sorted((data / "qrels").glob("*.tsv")))
-            judged = (gold_passages(row, qrels) for qrels in splits if query in qrels)
-            listed = next(filter(None, judged), list(dict.fromkeys(row.evidence)))
-            numbers = corpus.numbers(listed)
-            named = [name for name, number in zip(listed, numbers, strict=True) if number is not None]
-        if not named:
-            raise DataError(f"no gold passage of query {query!r} is known; name them: gold=[…].", data)
-        return row, named
-    if named:
-        return Query(TEXT_ALONE, query), named
-    if data is None:
+    if query not in known:
+        if gold:
+            if data is not None:
+                log.warning("%s: no query has the id %r, so it is taken as the text of a query.", data, query)
+            return Query(TEXT_ALONE, query), gold
+        close = get_close_matches(query, known, n=1)
+        meant = f"; did you mean {close[0]!r}?" if close else "."
+        reason = f"no query of {data} has the id {query!r}{meant}"
+        if data is None:
+            reason = f"no data set with queries is known ({Option('data')}, or what `grls fit` leaves)."
+        raise DataError(f"{reason} For the text of a query name gold passages: {_GOLD}.")
+    row = known[query]
+    if gold or data is None:
+        return row, gold
+    files = {file.stem: file for file in sorted((data / "qrels").glob("*.tsv"))}
+    judging = [name for name, file in files.items() if query in read_qrels(file)]
+    if split is not None and split not in judging:
+        remedy = f"{Option('split', judging[0])} does: name it" if judging else "no split does: make qrels"
         raise DataError(
-            f"there is no folder {DATA} with queries in {folder or 'this retriever'} or beside it (`grls "
-            f"fit` leaves one), so {query!r} is the text of a query, and no gold passage is known; name "
-            "them: gold=[…]."
+            f"{Option('split', split)} does not judge query {query!r}; {remedy}, or give {_GOLD}.", data
         )
-    close = get_close_matches(query, known, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise DataError(f"no query of {data} has the id {query!r}.{hint} For the text of a query name gold=[…].")
+    order = list(dict.fromkeys(row.evidence))
+    if judging:
+        file = files[split or judging[0]]
+        grades = {query: read_qrels(file)[query]}
+        (row,), judged = told_unknown([row], grades, [corpus], file, known=True)
+        order = gold_passages(row, judged)
+    if not order:
+        raise DataError(f"no gold passage of query {query!r} is known; name them: {_GOLD}.", data)
+    return row, order

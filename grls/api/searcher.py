@@ -22,7 +22,7 @@ from grls.data.filters import Filter, Only, both, where
 from grls.data.inputs.arguments import Count, checked, checked_options
 from grls.data.inputs.entries import SOURCE, corpus_of
 from grls.data.inputs.gold import gold_of
-from grls.data.inputs.tables import existing_path
+from grls.data.inputs.tables import existing_path, id_list
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError
 from grls.io.files import (
@@ -43,7 +43,7 @@ from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import PASSAGES, Rereading
-from grls.retrieve.spec import CHECKSUMS, MANIFEST, Component, Member, followed
+from grls.retrieve.spec import CHECKSUMS, MANIFEST, Component, Member, data_beside, followed
 from grls.tune.options import TuneOptions
 
 if TYPE_CHECKING:
@@ -408,10 +408,19 @@ class Searcher:
         Raises:
             DataError: No gold passage is known, or one is not in the corpus.
         """
-        from grls.api.explaining import explain_query
+        from grls.api.explaining import explain_query, find_query
 
+        order = [] if gold is None else list(dict.fromkeys(id_list(gold, "the query", "gold")))
+        if gold is not None and not order:
+            raise ConfigError("gold names no passage; leave it out, or give ids.")
+        queries_of([query])
+        if isinstance(query, str):
+            data = None if self.folder is None else data_beside(self.folder)
+            query, order = find_query(query, order, data, None, self.corpus)
+        elif not (order := order or list(dict.fromkeys(query.evidence))):
+            raise DataError(f"the query {query.id!r} has no evidence; name its gold passages: gold=[…].")
         with self.lock:
-            return explain_query(self.retriever, self.folder, query, gold, depth)
+            return explain_query(self.retriever, query, order, depth)
 
     @checked
     def save(self, folder: str | Path) -> Path:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
-from grls.errors import ConfigError, DataError
-from grls.explain.options import USUAL_CASE, CaseOptions, candidates_listed
+from grls.data.corpus import Corpus
+from grls.errors import ConfigError, DataError, Option
+from grls.explain.options import USUAL_CASE, CaseOptions
 from grls.models.option_names import Precision
+from grls.retrieve.base import Retriever
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
@@ -54,17 +54,16 @@ def explain(
             (hybrid), or either hop by hop (hops).
         data: Data set folder; null: that of the run of `grls fit` that made the retriever, if the query is
             one of it; of answers, that of their manifest.
-        split: The split whose qrels name the gold passages; null: test, or that of the answers. It must judge
-            the query, unless case.gold is set.
+        split: The split whose qrels name the gold passages; null: the one that judges the query; for `all`
+            test, or that of the answers.
         case: What is explained, and how far it is looked into.
         k: Number of passages to search for; null: 10 in a single step and in ranked hops, else as many as
             continue a chain (hops.branch, or 4). Where ranks are printed: the number of passages that are
             ranked; null: 100.
         search: Options of search.
-        hops: single: every gold passage without evidence; fixed and dynamic: hop by hop, each gold passage
-            after those before it in gold order (dynamic: DONE may be written, with its bias). The numbers
-            of hops and chains have no effect there. ranked: so, and at last where each gold passage stands
-            in the ranking of that many hops.
+        hops: Of a search that decodes passages: single: every gold passage without evidence; fixed and
+            dynamic: hop by hop, each gold passage after those before it in gold order (dynamic: DONE may be
+            written, with its bias); ranked: so, and where each gold passage stands in the ranking.
         output: Write OUTPUT.html (with the beam tree) and OUTPUT.json; for `all`, and where ranks are
             printed, OUTPUT.json alone.
         limit: For `all`: number of first queries to explain; null: all.
@@ -72,128 +71,129 @@ def explain(
         precision: Precision of the model: float32, bfloat16, or int8 on CPUs (generators only); auto:
             bfloat16 where the processor has it.
     """
+    from grls.api.explaining import explain_query, find_query
     from grls.commands.opening import bm25_over
-    from grls.data.dataset import gold_passages, read_queries, read_split
-    from grls.explain.asks import asks_of, explainable, hops_of, ids_of, query_and_gold
-    from grls.explain.explain import Explainer
+    from grls.data.dataset import read_queries
+    from grls.explain.explain import Explanation, explainable
     from grls.explain.page import write_explanations
-    from grls.explain.standing import (
-        DEPTH,
-        format_ranks,
-        in_ranking,
-        line_of,
-        rank_counts,
-        rank_record,
-        refuse_stepwise,
-        standing_parts,
-        standing_record,
-        standings,
-    )
-    from grls.explain.text import format_explanation, format_summary, parts_text, plain_values, summarise
+    from grls.explain.standing import DEPTH, GoldStanding, standing_record
     from grls.io.files import refuse_unwritable
-    from grls.retrieve.base import single_steps
     from grls.retrieve.hops.retriever import hop_by_hop
-    from grls.retrieve.hops.stop import stop_of_hop
     from grls.retrieve.registry import Opening, load_retriever, names_bm25
     from grls.retrieve.spec import data_beside
 
-    if query == EVERY and any(value is not None for value in (case.gold, case.evidence, case.hop)):
-        raise ConfigError(
-            f"--case.gold, --case.evidence and --case.hop are of one query; for {EVERY!r} leave them out."
-        )
+    if query == EVERY and case.gold is not None:
+        raise ConfigError(f"--case.gold is of one query; for {EVERY!r} leave it out.")
     if output is not None:
         refuse_unwritable(output)
     hops.refuse_bias()
     if retriever.endswith(".answers.jsonl"):
-        from grls.explain.losses import answer_parts, failure_record, format_failures, judge_answers
-
-        changed = k is not None or search != USUAL_SEARCH or hops != USUAL_HOPS
+        changed = k is not None or (search, hops) != (USUAL_SEARCH, USUAL_HOPS)
         if changed or replace(case, propositions=None) != USUAL_CASE:
             raise ConfigError(
                 "--k, --case, --search and --hops are of a search, and --retriever names answers: leave them "
                 "out, but for --case.propositions."
             )
-        judged = judge_answers(retriever, data, split, limit, case.propositions)
-        if query == EVERY:
-            print(format_failures(judged))
-            each = {answer.query.id: answer.failure or "right" for answer in judged}
-            _write(output, {**failure_record(judged), "answers": each})
-            return
-        answer = next((answer for answer in judged if answer.query.id == query), None)
-        if answer is None:
-            near = get_close_matches(query, [answer.query.id for answer in judged], 1)
-            raise DataError(
-                f"no query {query!r} among the {len(judged):,} with gold passages and accepted answers"
-                + (f"; did you mean {near[0]!r}?" if near else "; give a query id of the split, or all."),
-                retriever,
-            )
-        print(parts_text(answer_parts(answer)))
-        _write(output, plain_values(answer))
+        _explain_answers(query, retriever, data, split, limit, case.propositions, output)
         return
-    split = split or "test"
-    is_bm25 = names_bm25(retriever)
-    if data is None and not is_bm25 and Path(retriever).is_dir():
-        folder = data_beside(Path(retriever))
-        if folder and (query == EVERY or any(row.id == query for row in read_queries(folder))):
-            data = str(folder)
-    if is_bm25:
+    folder = None if data is None else Path(data)
+    if names_bm25(retriever):
         opened = bm25_over(data)
     else:
         opening = Opening(device, precision, None if search == USUAL_SEARCH else search)
         opened = load_retriever(retriever, opening)
-    single = single_steps(opened)
-    decoding = explainable(single)
-    depth = DEPTH if k is None else k
-    explainer = None
-    if decoding is None:
-        refuse_stepwise(opened, retriever, case, search, hops)
-    else:
-        k = candidates_listed(hops) if k is None else k
-        explainer = Explainer(decoding, k, case.widest, case.exhaustive, stop_of_hop(single, hops))
+        beside = data_beside(Path(retriever)) if folder is None and Path(retriever).is_dir() else None
+        if beside and (query == EVERY or any(row.id == query for row in read_queries(beside))):
+            folder = beside
+    opened = hop_by_hop(opened, hops)
+    if explainable(opened) is None and case.widest != USUAL_CASE.widest:
+        raise ConfigError(
+            f"{Option('retriever', retriever)} is a {opened.kind} retriever, not explained step by step: the "
+            f"rank of each passage is printed, and {Option('case.widest')} has no meaning there; leave it "
+            "out."
+        )
     if query == EVERY:
-        if data is None:
+        if folder is None:
             raise ConfigError(f"{EVERY!r} looks at the queries of a split: give --data DIR.")
-        queries, qrels = read_split(data, split, opened.corpus, limit, known=True)
-        if explainer is not None:
-            summary = summarise(explainer, asks_of(queries, qrels, hops.chained))
-            print(format_summary(summary))
-            _write(output, summary.record())
-            return
-        ranks: list[int | None] = []
-        records: list[dict[str, object]] = []
-        for row in queries:
-            if not (order := gold_passages(row, qrels)):
-                continue
-            golds = standings(opened, row, order, depth, links=False)
-            print(line_of(golds))
-            ranks += [standing.rank for standing in golds]
-            records.append(rank_record(golds))
-        if not ranks:
-            raise DataError(f"no query of --split {split} has a gold passage; give another split.", data)
-        print("\n" + format_ranks(ranks, depth))
-        described = opened.describe()
-        counts = {"retriever": described.name, "scores": described.score_mode, **rank_counts(ranks, depth)}
-        _write(output, counts | {"queries": records})
+        _explain_split(opened, str(folder), split or "test", limit, k, case.widest, output)
         return
-    question, order = query_and_gold(query, data, split, case.gold is not None, opened.corpus)
-    gold = ids_of(case.gold, opened.corpus)
-    if explainer is None:
-        ((named, _),) = hops_of(order, gold, None, None, "single")
-        golds = standings(opened, question, named, depth)
-        print("\n\n".join(parts_text(standing_parts(standing)) for standing in golds))
-        _write(output, [standing_record(standing) for standing in golds])
+    gold = _ids(case.gold or "", opened.corpus)
+    question, order = find_query(query, gold, folder, split, opened.corpus)
+    explained = explain_query(opened, question, order, k or DEPTH, k, case.widest)
+    print(explained)
+    steps = [one.details for one in explained if isinstance(one.details, Explanation)]
+    ranks = [standing_record(one.details) for one in explained if isinstance(one.details, GoldStanding)]
+    if output is not None and steps:
+        print("\nwrote " + ", ".join(write_explanations(output, steps)))
+    else:
+        _write(output, ranks)
+
+
+def _ids(listed: str, corpus: Corpus) -> list[str]:
+    """Ids separated by commas; a single id may itself hold commas."""
+    if corpus.numbers([listed])[0] is not None:
+        return [listed]
+    return [part.strip() for part in listed.split(",") if part.strip()]
+
+
+def _explain_answers(
+    query: str, file: str, data: str | None, split: str | None, limit: int | None,
+    propositions: str | None, output: str | None,
+) -> None:  # fmt: skip
+    from grls.explain.losses import answer_parts, failure_record, format_failures, judge_answers
+    from grls.explain.text import parts_text, plain_values
+
+    judged = judge_answers(file, data, split, limit, propositions)
+    if query == EVERY:
+        print(format_failures(judged))
+        each = {answer.query.id: answer.failure or "right" for answer in judged}
+        _write(output, {**failure_record(judged), "answers": each})
         return
-    evidence = None if case.evidence is None else ids_of(case.evidence, opened.corpus)
-    asks = hops_of(order, gold, evidence, case.hop, hops.chained)
-    explanations = [e for ask in asks for e in explainer.explain(question, *ask)]
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    print("\n\n".join(format_explanation(e, colour) for e in explanations))
-    if hops.steps == "ranked":  # the explanations above are of single hops
-        explained = [explanation.gold for explanation in explanations]
-        for ranked in standings(hop_by_hop(opened, hops), question, explained, DEPTH):
-            print(f"\n{ranked.gold}\n\n{parts_text(in_ranking(ranked))}")
-    if output is not None:
-        print("\nwrote " + ", ".join(write_explanations(output, explanations)))
+    answer = next((answer for answer in judged if answer.query.id == query), None)
+    if answer is None:
+        near = get_close_matches(query, [answer.query.id for answer in judged], 1)
+        raise DataError(
+            f"no query {query!r} among the {len(judged):,} with gold passages and accepted answers"
+            + (f"; did you mean {near[0]!r}?" if near else "; give a query id of the split, or all."),
+            file,
+        )
+    print(parts_text(answer_parts(answer)))
+    _write(output, plain_values(answer))
+
+
+def _explain_split(
+    retriever: Retriever, data: str, split: str, limit: int | None, k: int | None, widest: int,
+    output: str | None,
+) -> None:  # fmt: skip
+    """Count the verdicts of all gold passages, or their ranks."""
+    from grls.data.dataset import gold_passages, read_split
+    from grls.explain.explain import explainer_of, hops_of
+    from grls.explain.standing import DEPTH, format_ranks, line_of, rank_counts, rank_record, standings
+    from grls.explain.text import format_summary, summarise
+
+    queries, qrels = read_split(data, split, retriever.corpus, limit, known=True)
+    orders = [(row, order) for row in queries if (order := gold_passages(row, qrels))]
+    if not orders:
+        raise DataError(f"no query of --split {split} has a gold passage; give another split.", data)
+    if explaining := explainer_of(retriever, k, widest):
+        explainer, hops = explaining
+        asks = [(row, *hop) for row, order in orders for hop in hops_of(order, hops.chained)]
+        summary = summarise(explainer, asks)
+        print(format_summary(summary))
+        _write(output, summary.record())
+        return
+    depth = k or DEPTH
+    ranks: list[int | None] = []
+    records: list[dict[str, object]] = []
+    for row, order in orders:
+        golds = standings(retriever, row, order, depth, links=False)
+        print(line_of(golds))
+        ranks += [standing.rank for standing in golds]
+        records.append(rank_record(golds))
+    print("\n" + format_ranks(ranks, depth))
+    described = retriever.describe()
+    counts = {"retriever": described.name, "scores": described.score_mode, **rank_counts(ranks, depth)}
+    _write(output, counts | {"queries": records})
 
 
 def _write(output: str | None, facts: object) -> None:

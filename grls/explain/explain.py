@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from grls.data.types import Query
+from grls.data.types import Query, Steps
 from grls.decode import Decoder, ScoredPassage
 from grls.decode.prior import Prior
 from grls.decode.select import ScoreMode
@@ -29,10 +29,40 @@ from grls.decode.trace import (
 )
 from grls.errors import at_least
 from grls.explain.beams import LISTED, TracedStep, passage_numbers, passage_or_done, watch
+from grls.explain.options import candidates_listed
 from grls.io.locks import exclusive
-from grls.retrieve.base import DecodesPassages
+from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, single_steps
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.stop import Never, StopRule
+from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
+from grls.retrieve.hops.stop import Never, StopRule, stop_of_hop
+
+
+def explainable(retriever: Retriever) -> DecodesPassages | None:
+    """The retriever of single steps, if its search can be explained step by step."""
+    single = single_steps(retriever)
+    if not isinstance(single, DecodesPassages):
+        return None
+    return None if single.generator.spans is not None or single.generator.removed else single
+
+
+def explainer_of(
+    retriever: Retriever, k: int | None = None, widest: int = 128
+) -> tuple[Explainer, HopOptions] | None:
+    """What explains the hops of a retriever step by step, and these hops; None if its passages have ranks."""
+    decoding = explainable(retriever)
+    if decoding is None:
+        return None
+    hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
+    return Explainer(
+        decoding, k or candidates_listed(hops), widest, stop_of_hop(single_steps(retriever), hops)
+    ), hops
+
+
+def hops_of(gold: Sequence[str], steps: Steps) -> list[tuple[Sequence[str], Sequence[str]]]:
+    """The gold passages of each hop, with the evidence before them."""
+    if steps == "single":
+        return [(gold, ())]
+    return [((passage,), gold[:n]) for n, passage in enumerate(gold)]
 
 
 @dataclass
@@ -43,14 +73,12 @@ class Explainer:
         retriever: The retriever, with its options (beam width, score mode).
         k: Passages a hop.
         widest: Widest beam to try when the beam lost a passage.
-        exhaustive: Score every passage of the corpus, for the true rank; slow on a large corpus.
         stop: Says from which hop on DONE may be written, and has its bias.
     """
 
     retriever: DecodesPassages
     k: int = 10
     widest: int = 128
-    exhaustive: bool = False
     stop: StopRule = field(default_factory=Never)
 
     def __post_init__(self) -> None:
@@ -77,7 +105,7 @@ class Explainer:
             search = searches.model_input, taken, searches.exclude, None, searches.prior
             steps = watch(generator, *search, listed).steps
             for number in numbers[: len(gold)]:
-                judgement = judge(searches, number, done, self.widest, self.exhaustive)
+                judgement = judge(searches, number, done, self.widest)
                 score = None if searches.excluded(number) else searches.score(number)
                 path = _path(searches, number)
                 bar = float("-inf") if score is None else score.score
@@ -143,7 +171,7 @@ class Explainer:
             judged = []
             for number in numbers[: len(gold)]:
                 left = [n for n, s in enumerate(_path(searches, number), 1) if s.fate in ("pruned", "beaten")]
-                judgement = judge(searches, number, self.generator.done, self.widest, self.exhaustive)
+                judgement = judge(searches, number, self.generator.done, self.widest)
                 judged.append((judgement, left[0] if left else None))
             return judged
 
@@ -325,39 +353,32 @@ class Judgement(NamedTuple):
     Attributes:
         sufficient: The smallest beam width tried that finds the passage; None if no beam did.
         widest: The widest beam tried.
-        true_rank: Rank among all passages by exact score, from 1; None if not all were scored.
     """
 
     verdict: Verdict
     sufficient: int | None
     widest: int
-    true_rank: int | None
 
 
-def judge(searches: Searches, gold: int, done: int, widest: int, exhaustive: bool) -> Judgement:
+def judge(searches: Searches, gold: int, done: int, widest: int) -> Judgement:
     """The cause of a miss: the beam, the model, or something else.
 
     Let s(p) be the exact log-probability of passage p. If a beam search misses the gold passage g although
     s(g) exceeds the score of the k-th passage returned, the beam has lost it (``pruned``). Otherwise k
     passages score higher, which no search can change (``scored worse``). Other passages that the beam lost
     may still outrank a lost passage: so wider beams are tried, up to ``widest``, until one finds it or
-    returns k passages that score higher. With ``exhaustive``, every passage is scored, and these scores
-    decide.
+    returns k passages that score higher.
     """
     width = searches.decoder.beams
     if searches.excluded(gold):
-        return Judgement("excluded", None, width, None)
-    rank = None
-    if exhaustive:
-        every = searches.every()
-        rank = 1 + sum(score > every[gold] + TOLERANCE for score in every.values())
+        return Judgement("excluded", None, width)
     if _ends_before(searches, gold, done):
-        return Judgement("done first", None, width, rank)
+        return Judgement("done first", None, width)
     results = {hit.passage for hit in searches.trace.found}
     if gold in results:
-        return Judgement("found", width, width, rank)
+        return Judgement("found", width, width)
     if results.intersection(searches.twins(gold)):
-        return Judgement("duplicate", width, width, rank)
+        return Judgement("duplicate", width, width)
     decoder, exact = searches.decoder, searches.score(gold)
     if exact.score > searches.last(searches.trace.found) + TOLERANCE:  # would a wider beam return it?
         wanted, outranked = {gold, *searches.twins(gold)}, False
@@ -369,15 +390,14 @@ def judge(searches: Searches, gold: int, done: int, widest: int, exhaustive: boo
                 sufficient = width
             else:
                 outranked = searches.last(hits) >= exact.score - TOLERANCE
-        worse = outranked if rank is None else rank > searches.k
-        return Judgement("scored worse" if worse else "pruned", sufficient, width, rank)
+        return Judgement("scored worse" if outranked else "pruned", sufficient, width)
     if decoder.mode != "renormalized" and decoder.stops_early and results:
         # Scores up to the unique prefix may rank it below a passage with a lower whole score.
         returned = searches.scores([hit.passage for hit in searches.trace.found])
         lowest = min(score.complete for score in returned)
-        if exact.complete > lowest + TOLERANCE and (rank is None or rank <= searches.k):
-            return Judgement("early stop", None, width, rank)
-    return Judgement("scored worse", None, width, rank)
+        if exact.complete > lowest + TOLERANCE:
+            return Judgement("early stop", None, width)
+    return Judgement("scored worse", None, width)
 
 
 def _ends_before(searches: Searches, gold: int, done: int) -> bool:
@@ -424,7 +444,6 @@ class Searches:
     def __post_init__(self) -> None:
         self._traces: dict[int, SearchTrace] = {}
         self._scores: dict[int, PassageScore] = {}
-        self._every: dict[int, float] | None = None
 
     def at(self, beams: int) -> SearchTrace:
         """The search with this beam width; its results include the bias."""
@@ -461,21 +480,6 @@ class Searches:
             scored = score_passages(self.decoder, self.model_input, unknown, self.exclude, prior=self.prior)
             self._scores.update(zip(unknown, scored, strict=True))
         return [self._scores[p] for p in passages]
-
-    def every(self) -> dict[int, float]:
-        """Log-probability (nats) of every whole passage that is not excluded, including DONE."""
-        if self._every is None:
-            rows = self.decoder.index.rows.row_of
-            hidden = {int(rows[p]) for p in self.exclude}
-            open_ = [p for p in range(len(rows)) if int(rows[p]) not in hidden]
-            # One passage stands for all with equal tokens; in order of rows, so that neighbours are alike.
-            first = {int(rows[p]): p for p in reversed(open_)}
-            scored = score_passages(
-                self.decoder, self.model_input, list(first.values()), self.exclude, 0, self.prior
-            )
-            by_row = dict(zip(first, (score.complete for score in scored), strict=True))
-            self._every = {p: by_row[int(rows[p])] + self.bias.get(p, 0.0) for p in open_}
-        return self._every
 
     def excluded(self, passage: int) -> bool:
         """Whether a passage, or another one with equal tokens, is excluded."""

@@ -12,7 +12,7 @@ from typing import Any
 from grls.explain.beams import TracedStep
 from grls.explain.explain import Explanation, PathRow
 from grls.explain.options import TEXT_ALONE
-from grls.explain.text import explanation_parts, format_explanation, plain_values, shortened, why
+from grls.explain.text import explanation_parts, parts_text, plain_values, shortened, why
 from grls.io.files import atomic_file, write_json
 from grls.io.html import document
 
@@ -71,13 +71,13 @@ def html_page(explanations: Sequence[Explanation]) -> str:
     explained = [
         {
             "gold": e.gold,
-            "parts": [part._asdict() | {"marked": [*part.marks]} for part in explanation_parts(e)],
+            "parts": [part._asdict() for part in explanation_parts(e)],
             "trace": {"steps": drawn(e.steps, e.path)},
         }
         for e in explanations
     ]
     data = escape(json.dumps(plain_values(explained)))
-    report = escape("\n\n\n".join(map(format_explanation, explanations)))
+    report = escape("\n\n\n".join(parts_text(explanation_parts(e)) for e in explanations))
     body = (
         f'<main data-explained="{data}">\n<h1>{escape(query.text)}</h1>\n'
         f'<noscript><pre class="scroll">{report}</pre></noscript>\n</main>\n'

@@ -11,18 +11,13 @@ import numpy as np
 from grls.data.filters import Filter
 from grls.data.links import Naming, as_written
 from grls.data.types import IN_CHAINS, Hit, NameLink, Query
-from grls.errors import ConfigError, Option
 from grls.explain.beams import passage_numbers
-from grls.explain.options import USUAL_CASE, CaseOptions
 from grls.explain.text import Part, facts_part, plain_values, query_line, shortened, text_part, with_id
 from grls.io.option_errors import visible
 from grls.io.progress import counted
 from grls.retrieve.base import DecodesPassages, MatchesWords, Retriever, ScoresAll, single_steps
-from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.linked import LinkPrior
-from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.hops.retriever import RankedHops
-from grls.retrieve.options import stored_options
 
 _SHOWN = 5
 """Passages above the gold passage that are kept."""
@@ -304,36 +299,11 @@ def _figure(value: float | None, signed: bool = False) -> str:
     return "–" if value is None else f"{value:+.4g}" if signed else f"{value:.4g}"
 
 
-_Options = CaseOptions | SearchOptions | HopOptions
-
 DEPTH = 100
 """The default number of passages that are ranked."""
 
 _RANKS = (1, 5, 10, 20, 100, 1000)
 """The ranks up to which the summary counts gold passages."""
-
-
-def refuse_stepwise(
-    retriever: Retriever, folder: str, case: CaseOptions, search: SearchOptions, hops: HopOptions
-) -> None:
-    stored = stored_options(folder)
-    heeds = getattr(type(single_steps(retriever)), "heeds", None)
-    names = [f"case.{name}" for name in _changed(case, USUAL_CASE) if name != "gold"]
-    searching = _changed(search, replace(USUAL_SEARCH, **stored.get("search", {})))
-    names += [f"search.{name}" for name in searching if heeds is not None and name not in heeds]
-    hopping = _changed(hops, replace(USUAL_HOPS, **stored.get("hops", {})))
-    changed = [f"{Option(name)}" for name in (*names, *(f"hops.{name}" for name in hopping))]
-    if changed:
-        verb, pronoun = ("has", "it") if len(changed) == 1 else ("have", "them")
-        raise ConfigError(
-            f"{Option('retriever', folder)} is a {retriever.kind} retriever, not explained step by step: "
-            f"the rank of each passage is printed, and {', '.join(changed)} {verb} no meaning there; leave "
-            f"{pronoun} out."
-        )
-
-
-def _changed(options: _Options, usual: _Options) -> list[str]:
-    return [f.name for f in fields(usual) if getattr(options, f.name) != getattr(usual, f.name)]
 
 
 def line_of(standings: Sequence[GoldStanding]) -> str:

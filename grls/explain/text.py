@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, NamedTuple
 
 from grls.data.types import Query
 from grls.errors import Option
-from grls.explain.explain import MEANING, VERDICTS, Explainer, Explanation, PathRow, Verdict
+from grls.explain.explain import MEANING, VERDICTS, Explainer, Explanation, PathRow
 from grls.explain.options import TEXT_ALONE
 from grls.io.option_errors import visible
 from grls.io.progress import Progress, counted
 from grls.retrieve.hops.stop import StopRule
-
-COLOURS: dict[Verdict, str] = {
-    "found": "32", "duplicate": "32", "excluded": "36", "done first": "35", "pruned": "33",
-    "early stop": "33", "scored worse": "31",
-}  # fmt: skip
-"""ANSI colours."""
 
 HEADER = ("step", "token", "log p", "prefix", "allowed", "rank", "best", "bar", "margin", "fate", "preferred")
 
@@ -31,8 +25,6 @@ def number(value: float | None, signed: bool = False) -> str:
 
 def why(e: Explanation) -> str:
     notes = [_reason(e)]
-    if e.judgement.true_rank is not None:
-        notes.append(f"By exact scores of every passage it has rank {e.judgement.true_rank}.")
     if e.done is not None and e.verdict != "done first":
         rank = f"rank {e.done.rank}" if e.done.rank else "not among the results"
         notes.append(f"DONE scores {number(e.done.score)} ({rank}).")
@@ -77,11 +69,7 @@ def _reason(e: Explanation) -> str:
         )
     if e.left is not None and e.left.fate == "pruned" and e.judgement.widest > e.beams:
         better = counted(e.k, "passage that scores higher", "passages that score higher")
-        truth = (
-            "other passages still outrank it"
-            if e.judgement.true_rank is not None
-            else f"a beam of {e.judgement.widest} returns {better}"
-        )
+        truth = f"a beam of {e.judgement.widest} returns {better}"
         return f"{_compared(e)} {_left(e)} But no wider beam would help: {truth}."
     above = sum(r.above for r in e.results)
     ids = ", ".join(r.id for r in e.results[:3])
@@ -110,10 +98,6 @@ def cells(row: PathRow) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def format_explanation(e: Explanation, colour: bool = False) -> str:
-    return parts_text(explanation_parts(e), colour)
-
-
 def explanation_parts(e: Explanation) -> list[Part]:
     facts = facts_part(
         ("query", query_line(e.query)),
@@ -121,13 +105,12 @@ def explanation_parts(e: Explanation) -> list[Part]:
         ("hop", str(e.hop) + (f", after {', '.join(e.evidence)}" if e.evidence else "")),
         ("search", search(e)),
     )
-    colour = COLOURS[e.verdict]
     verdict = text_part(f"{e.verdict.upper()}: {MEANING[e.verdict]}", why(e))
-    parts = [facts, verdict._replace(marks={0: colour})]
+    parts = [facts, verdict._replace(marked=(0,))]
     if e.path:
-        left = [n for n, row in enumerate(e.path, start=1) if row.fate in ("pruned", "beaten")]
+        left = tuple(n for n, row in enumerate(e.path, start=1) if row.fate in ("pruned", "beaten"))
         rows = (HEADER, *(cells(row) for row in e.path))
-        parts.append(Part("table", rows, (1, 9, 10), dict.fromkeys(left, colour)))
+        parts.append(Part("table", rows, (1, 9, 10), left))
         if rest := e.tokens - len(e.path):
             tokens = counted(rest, "further token is", "further tokens are")
             parts.append(text_part(f"{tokens} not decoded: one passage is left"))
@@ -135,8 +118,8 @@ def explanation_parts(e: Explanation) -> list[Part]:
         return [*parts, text_part("the search returned nothing")]
     returned = [("rank", "id", "score", "passage")]
     returned += [(str(r.rank), r.id, number(r.score), shortened(r.text, 70)) for r in e.results]
-    marks = {rank: COLOURS["found"] for rank, result in enumerate(e.results, start=1) if result.id == e.gold}
-    return [*parts, Part("table", tuple(returned), (1, 3), marks)]
+    found = tuple(rank for rank, result in enumerate(e.results, start=1) if result.id == e.gold)
+    return [*parts, Part("table", tuple(returned), (1, 3), found)]
 
 
 def _compared(e: Explanation) -> str:
@@ -161,9 +144,6 @@ def _left(e: Explanation) -> str:
     )
 
 
-NO_MARKS: Mapping[int, str] = {}
-
-
 class Part(NamedTuple):
     """A part of a report: a terminal prints it, a page lays it out.
 
@@ -171,13 +151,13 @@ class Part(NamedTuple):
         kind: ``facts``: rows of a name and a value; ``text``: rows of sentences; ``table``: rows of cells,
             the header first.
         left: Of a table, the columns that are aligned left.
-        marks: The rows that stand out -> their ANSI colour.
+        marked: The rows that stand out on a page.
     """
 
     kind: Literal["facts", "text", "table"]
     rows: tuple[tuple[str, ...], ...]
     left: Collection[int] = ()
-    marks: Mapping[int, str] = NO_MARKS
+    marked: tuple[int, ...] = ()
 
 
 def facts_part(*rows: tuple[str, str]) -> Part:
@@ -188,7 +168,7 @@ def text_part(*lines: str) -> Part:
     return Part("text", tuple((line,) for line in lines))
 
 
-def parts_text(parts: Sequence[Part], colour: bool = False) -> str:
+def parts_text(parts: Sequence[Part]) -> str:
     texts = []
     for part in parts:
         if part.kind == "table":
@@ -197,8 +177,6 @@ def parts_text(parts: Sequence[Part], colour: bool = False) -> str:
             lines = [visible(f"{name:<8} {value}") for name, value in part.rows]
         else:
             lines = [visible(row[0]) for row in part.rows]
-        for n, code in part.marks.items() if colour else ():
-            lines[n] = f"\x1b[1;{code}m{lines[n]}\x1b[0m"
         texts.append("\n".join(lines))
     return "\n\n".join(texts)
 

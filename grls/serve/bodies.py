@@ -164,9 +164,7 @@ class PartBody(Body):
         "the header first."
     )
     rows: list[list[str]]
-    marked: Annotated[list[int], BeforeValidator(list)] = Field(
-        validation_alias="marks", description="The rows that stand out, from 0."
-    )
+    marked: list[int] = Field(description="The rows that stand out, from 0.")
 
 
 class StandingBody(Body):

@@ -31,7 +31,7 @@ GONE = 499
 """The status, in log and metrics, of a request whose client did not wait for the response."""
 _BODIES = (SearchBody, StreamBody, TraceBody, ExplainBody, AnswerBody)
 _FIELDS = {f"hops.{name}" for name in HopsBody.model_fields}.union(*(body.model_fields for body in _BODIES))
-_EXPLAINED = {"case.gold": "gold", "case.evidence": "evidence"}
+_EXPLAINED = {"case.gold": "gold"}
 """Options of ``grls explain`` -> the fields of its requests."""
 
 

@@ -16,7 +16,7 @@ from grls.data.types import Query
 from grls.errors import DataError
 from grls.explain.explain import Explainer, Explanation
 from grls.explain.standing import GoldStanding
-from grls.explain.text import format_explanation
+from grls.explain.text import explanation_parts, parts_text
 from grls.retrieve.spec import write_link
 
 RANKING = ("bm25", "dense", "fusion", "rescored", "ranked")
@@ -91,7 +91,11 @@ def test_a_search_that_decodes_is_explained_step_by_step(kinds: Path, name: str)
     explained = searcher.explain(Query("q", TEXT), ["otter-calm", "r0"])
     expected = Explainer(searcher.retriever).explain(Query("q", TEXT), ["otter-calm", "r0"])  # type: ignore[arg-type]
     assert [passage.details for passage in explained] == expected
-    assert str(explained) == repr(explained) == "\n\n".join(map(format_explanation, expected))
+    assert (
+        str(explained)
+        == repr(explained)
+        == "\n\n".join(parts_text(explanation_parts(one)) for one in expected)
+    )
     assert [passage.gold for passage in explained] == ["otter-calm", "r0"]
     assert explained[0].above == tuple(r.id for r in expected[0].results[: (expected[0].rank or 11) - 1])
 
@@ -116,7 +120,7 @@ def test_a_query_is_known_by_its_id_where_its_data_is(kinds: Path, tmp_path: Pat
         assert tuple(one.gold for one in explained) == query.evidence
     (one,) = load(run).explain(query.id, "r1")
     assert (one.gold, one.details.query.text) == ("r1", query.text)
-    raises(DataError, f"Did you mean '{query.id}'", load(run).explain, f"{query.id}x")
+    raises(DataError, f"did you mean '{query.id}'", load(run).explain, f"{query.id}x")
 
 
 FILMS = [
