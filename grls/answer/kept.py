@@ -91,7 +91,7 @@ def save_readings(
     print(run.save(output, queries, corpus))
     depth = RunDepth.of(run, len(corpus), [])
     written = read_answers(answers, texts=False)
-    scores = score_answers(written, queries, questions.qrels, corpus, depth=depth)
+    scores = score_answers(written, queries, questions.qrels, depth=depth)
     print(summary(scores, info.seconds))
 
 

@@ -25,13 +25,11 @@ from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError, Option
 from grls.evaluation.measures import WHOLE, RunDepth
 from grls.evaluation.metrics import answer_f1, hits, means, novel_f1
-from grls.evaluation.options import PremiseKind as PremiseKind
 from grls.io.files import atomic_file
 from grls.io.jsonl import read_jsonl, string_of, write_line
 from grls.io.progress import counted
 from grls.models.entailment import Entailment
 from grls.runs.portions import RunInfo, differ, read_info, split_asked
-from grls.runs.results import find_passages
 from grls.runs.run import Run
 
 log = logging.getLogger(__name__)
@@ -148,17 +146,14 @@ def score_answers(
     answered: dict[str, Answered],
     queries: Sequence[Query],
     qrels: Qrels,
-    corpus: Corpus,
     ks: Sequence[int] = KS,
     judge: Entailment | None = None,
-    premise: PremiseKind = "quotes",
     depth: RunDepth = WHOLE,
 ) -> Scores:
     """Score answers. A query without a line, or with an empty answer, scores 0 everywhere.
 
     Args:
         judge: A model of entailment, for AutoAIS; None leaves AutoAIS out.
-        premise: The evidence for AutoAIS: the quotes, or the whole passages (with titles) that hold them.
         depth: How deep the passages are known; ``hits@k`` of a deeper k is None.
 
     Returns:
@@ -204,14 +199,7 @@ def score_answers(
             scores |= means(novel_f1, written, accepted, turns)
     scores["autoais"] = None
     if judge is not None:
-        evidence = []
-        for row in rows:
-            closed = [quote for quote in row.evidence if quote.closed]
-            if premise == "quotes":
-                evidence.append([quote.text for quote in closed])
-            else:
-                read = find_passages(corpus, (passage for quote in closed for passage in quote.passages))
-                evidence.append([passage.titled for passage in read.values()])
+        evidence = [[quote.text for quote in row.evidence if quote.closed] for row in rows]
         follows = attributed([q.text for q in queries], [row.answer for row in rows], evidence, judge)
         scores["autoais"] = fmean(follows)
     return depth.within(scores)
@@ -258,7 +246,6 @@ def score_file(
     corpus: Corpus,
     ks: tuple[int, ...] | None = None,
     judge: Entailment | None = None,
-    premise: PremiseKind = "quotes",
 ) -> Scores:
     """Scores of one file, with its name and the seconds a query from its manifest."""
     if not file.endswith(ENDING):
@@ -273,9 +260,7 @@ def score_file(
         depth = RunDepth.of(replace(Run.of(read, info=info), path=file), len(corpus), [])
     depth.refuse(f"hits@{k}" for k in ks or ())
     try:
-        scores = score_answers(
-            answered, queries, qrels, corpus, KS if ks is None else ks, judge, premise, depth
-        )
+        scores = score_answers(answered, queries, qrels, KS if ks is None else ks, judge, depth)
     except DataError as error:
         raise DataError(error.text, file) from None
     seconds = None if info is None else info.seconds / len(answered)

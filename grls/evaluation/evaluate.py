@@ -17,6 +17,8 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ from grls.data.dataset import (
     relevant,
     warn_below_zero,
 )
-from grls.data.types import Hit, Query
+from grls.data.types import Query
 from grls.evaluation.graph import Reading, graph_success
 from grls.evaluation.measures import MEASURES, RunDepth, measure_names, query_values
 from grls.evaluation.metrics import (
@@ -58,10 +60,76 @@ from grls.runs.comparable import judged_queries
 from grls.runs.portions import split_asked
 from grls.runs.results import passage_texts
 from grls.runs.run import Run, shared_limit
-from grls.runs.trec import align, without_done
+from grls.runs.trec import coverage_of, ids_of
 
 Report = dict[str, Any]
 """Section -> metric -> value; ready for JSON."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A run as measures read it, and the queries that judge it.
+
+    Attributes:
+        run: The run.
+        queries: At least the judged queries.
+        qrels: Their judgements.
+        corpus: The corpus of the passages.
+        data: The data set; empty: none on disk.
+        split: The split of the qrels.
+    """
+
+    run: Run
+    queries: Sequence[Query]
+    qrels: Qrels
+    corpus: Corpus
+    data: str = ""
+    split: str = "test"
+
+    @cached_property
+    def gold(self) -> dict[str, list[str]]:
+        """Judged query -> its gold passages."""
+        by_id = {query.id: query for query in self.queries}
+        return {query: gold_passages(by_id[query], self.qrels) for query in self.qrels}
+
+    @cached_property
+    def depth(self) -> RunDepth:
+        """How deep the run is."""
+        return RunDepth.of(self.run, len(self.corpus), [*self.gold.values()])
+
+    @cached_property
+    def ids(self) -> dict[str, list[str]]:
+        """Judged query -> what was retrieved, best first; empty for a query without an answer."""
+        return {query: ids_of(self.run.rankings.get(query, ())) for query in self.qrels}
+
+    @cached_property
+    def chains(self) -> dict[str, list[str]]:
+        """Judged query -> its chain, empty for one without; no query, if the run holds no chains."""
+        chains = self.run.chains
+        return {q: ids_of(chains[q].hits) if q in chains else [] for q in self.qrels} if chains else {}
+
+
+def judge(
+    runs: Sequence[Run], data: str | Path, split: str | None = None, corpus: Corpus | None = None
+) -> list[Judged]:
+    """Runs with the queries of a split that judge them.
+
+    ``split``: None: that of the manifests, else ``test``.
+
+    Queries of a run that belong to another split are ignored and counted. The manifest of a run, if any,
+    must fit the run, the corpus and the queries of ``data``.
+
+    Raises:
+        DataError: A file is missing or malformed, a run is empty, has a query or passage id that the data set
+            does not have, or answers no query of the split.
+        MismatchError: A manifest names another corpus, other queries or another split.
+    """
+    bound = next((run for run in runs if run.info is not None and run.info.split is not None), runs[0])
+    split = split_asked(bound.path, bound.info, split)
+    corpus = Corpus.read(data) if corpus is None else corpus
+    read, queries, qrels = judged_queries(runs, data, split, corpus)
+    warn_below_zero(data, split, qrels)
+    return [Judged(run, queries, qrels, corpus, str(data), split) for run in read]
 
 
 def evaluate_run(
@@ -69,114 +137,76 @@ def evaluate_run(
     data: str | Path,
     split: str | None = None,
     ks: Sequence[int] | None = None,
-    corpus: Corpus | None = None,
     measures: Sequence[str] | None = None,
 ) -> Report:
     """Score a file of results against one split of a data set.
-
-    Queries of the run that belong to another split are ignored and counted. The manifest of a run, if any,
-    must fit the run, the corpus and the queries of ``data``.
 
     Args:
         run: JSONL of results (name ending in ``.jsonl``) or a TREC run (any other name), or a loaded run.
         data: The data set folder (corpus, queries, qrels).
         split: The split of the qrels; None: the split in the manifest, else ``test``.
         ks: Cut-offs of the recalls; None: 1, 5, 10, 20.
-        corpus: The corpus of ``data``, if it is already read.
         measures: Standard measures (:func:`grls.evaluation.measures.measure_names`); None: :data:`MEASURES
             <grls.evaluation.measures.MEASURES>`.
-
-    Returns:
-        The report of :func:`evaluate_results`, with ``split`` and ``score_mode``, and ``limit`` where the run
-        answers the first queries of the split.
 
     Raises:
         ConfigError: There is no cut-off, a cut-off is below 1, or one of ``ks`` or ``measures`` reads deeper
             than the run was cut off.
-        DataError: A file is missing or malformed, the run is empty, has changed since its manifest was
-            written, has a query or passage id that the data set does not have, or answers no query of the
-            split.
-        MismatchError: The manifest names another corpus, other queries or another split.
+        DataError: See :func:`judge`.
+        MismatchError: See :func:`judge`.
     """
-    cuts, names = cutoffs(KS if ks is None else ks), measure_names(MEASURES if measures is None else measures)
-    loaded = run if isinstance(run, Run) else Run.load(run)
-    split = split_asked(loaded.path, loaded.info, split)
-    corpus = Corpus.read(data) if corpus is None else corpus
-    (loaded,), queries, qrels = judged_queries([loaded], data, split, corpus)
-    warn_below_zero(data, split, qrels)
-    depth = RunDepth.of(loaded, len(corpus), [gold_passages(query, qrels) for query in queries])
-    depth.refuse([] if ks is None else [f"recall@{k}" for k in cuts])
-    depth.refuse([] if measures is None else names)
-    seen = seen_gold(data, split)
-    report = evaluate_results(loaded, queries, qrels, corpus, cuts, seen, names)
-    mode = loaded.score_mode or "unknown"
-    limit = shared_limit([loaded])
-    part = {} if limit is None else {"limit": limit}
-    return {"split": split, **part, "score_mode": mode, "depth": depth.ranks, **report}
+    names = None if measures is None else measure_names(measures)
+    (judged,) = judge([run if isinstance(run, Run) else Run.load(run)], data, split)
+    judged.depth.refuse([*(f"recall@{k}" for k in ks or ()), *(names or ())])
+    return score_run(judged, KS if ks is None else ks, MEASURES if names is None else names)
 
 
-def evaluate_results(
-    run: Run,
-    queries: Sequence[Query],
-    qrels: Qrels,
-    corpus: Corpus,
+def score_run(
+    judged: Judged,
     ks: Sequence[int] = KS,
-    seen: Collection[str] | None = None,
     measures: Sequence[str] = MEASURES,
     ordered: bool | None = None,
 ) -> Report:
-    """Score a run in memory.
+    """Score a run.
 
     Args:
-        run: The run.
-        queries: At least the judged queries.
-        qrels: Their judgements.
-        corpus: The corpus of the passages.
+        judged: The run.
         ks: Cut-offs of the recalls.
-        seen: Passages that are gold of a training query; None leaves out seen and unseen recall.
-        measures: Standard measures (:func:`grls.evaluation.measures.measure_names`).
+        measures: Standard measures, as ``ir_measures`` writes them.
         ordered: Whether passages stand in hop order; None: as the run says.
 
     Returns:
-        ``queries`` (counts: judged, unanswered, unjudged), ``sequence_recall``, ``measures``, and if they
-        apply ``complete_recall``, ``answer_recall``, ``seen_unseen``, ``path_match``, ``misses``, ``set``,
-        ``hops``, ``done_missing``, ``graph`` (by the paper's algorithm 3) and ``graph_reuse`` (a statement
-        may be used again); each maps a metric to its value, or to None if it has none (as what reads deeper
-        than the run was cut off: :mod:`grls.evaluation.measures`). ``by_type`` maps a type of questions to
-        such metrics.
-
-    Raises:
-        DataError: The qrels are empty, or a hit is not in ``corpus``.
+        ``split``, ``limit`` (where the run answers the first queries of the split), ``score_mode``,
+        ``depth``, ``queries`` (counts: judged, unanswered, unjudged), ``sequence_recall``, ``measures``, and
+        if they apply ``complete_recall``, ``answer_recall``, ``seen_unseen``, ``path_match``, ``misses``,
+        ``set``, ``hops``, ``done_missing``, ``graph`` (by the paper's algorithm 3) and ``graph_reuse`` (a
+        statement may be used again); each maps a metric to its value, or to None if it has none (as what
+        reads deeper than the run was cut off: :mod:`grls.evaluation.measures`). ``by_type`` maps a type of
+        questions to such metrics.
     """
-    by_id = {query.id: query for query in queries}
-    rankings, coverage = align(run.rankings, qrels, run.called)
-    judged = [by_id[query_id] for query_id in rankings]
-    gold = {query.id: gold_passages(query, qrels) for query in judged}
+    run, qrels, gold, ids, chains = judged.run, judged.qrels, judged.gold, judged.ids, judged.chains
+    ks, coverage = cutoffs(ks), coverage_of(run.rankings, qrels, run.called)
+    by_id = {query.id: query for query in judged.queries}
+    queries = [by_id[query] for query in qrels]
     several = max(map(len, gold.values())) > 1
-    walks: dict[str, list[Hit]] = {}  # a chain of every judged query, empty for one without a chain
-    if run.chains:
-        walks = {q: without_done(run.chains[q].hits) if q in run.chains else [] for q in qrels}
-    retrieved = [*rankings.values(), *walks.values()]
-    texts = passage_texts(corpus, (hit.id for hits in retrieved for hit in hits))
-    ids = {query: [hit.id for hit in hits] for query, hits in rankings.items()}
-    chains = {query: [hit.id for hit in hits] for query, hits in walks.items()}
+    texts = passage_texts(judged.corpus, (i for found in (*ids.values(), *chains.values()) for i in found))
     ordered = run.in_hop_order if ordered is None else ordered
     repeats = bool(chains) and (run.info is None or run.info.options.get("repeat") is True)
-    paths = accepted_paths(judged, gold, repeats) if ordered else {}
+    paths = accepted_paths(queries, gold, repeats) if ordered else {}
 
     tables = {  # section -> query x metric
         "sequence_recall": score_table(sequence_recall, ids, gold, ks=ks),
         "measures": pd.DataFrame(query_values(measures, ids, qrels), index=list(qrels)),
         "complete_recall": score_table(complete_recall, ids, gold, ks=ks),
     }
-    if answers := {query.id: query.answers for query in judged if query.answers}:
+    if answers := {query.id: query.answers for query in queries if query.answers}:
         read = {query: [texts[passage] for passage in ids[query][: max(ks)]] for query in answers}
         tables["answer_recall"] = score_table(answer_recall, read, answers, ks=ks).assign(queries=1)
-    if seen is not None:
+    if (seen := seen_gold(judged.data, judged.split)) is not None:
         tables["seen_unseen"] = score_table(seen_unseen, ids, gold, seen=seen, ks=ks)
     if any(len(path) > 1 for accepted in paths.values() for path in accepted.paths):
         tables["path_match"] = score_table(path_match, chains or ids, paths).assign(queries=1)
-        if misses := miss_kinds(judged, chains or ids, paths, corpus):
+        if misses := miss_kinds(queries, chains or ids, paths, judged.corpus):
             tables["misses"] = pd.DataFrame.from_dict(misses, orient="index").assign(queries=1)
     if chains or several:
         tables["set"] = score_table(known_number, chains or ids, gold)
@@ -200,7 +230,7 @@ def evaluate_results(
     if chains and run.steps == "dynamic":
         done = {query: query in run.chains and run.chains[query].done for query in qrels}
         tables["done_missing"] = score_table(done_missing, done)
-    if chains and ordered and (problems := stated_problems(judged, corpus)):
+    if chains and ordered and (problems := stated_problems(queries, judged.corpus)):
         proofs = {query: [texts[passage] for passage in chains[query]] for query in problems}
         readings: dict[str, Reading] = {"graph": "algorithm3", "graph_reuse": "reuse"}
         for section, reading in readings.items():
@@ -213,13 +243,14 @@ def evaluate_results(
     typed += [tables["hops"]] if "hops" in tables else []
     if not several:  # it is the sequence recall
         del tables["complete_recall"]
-    depth = RunDepth.of(run, len(corpus), [*gold.values()])
-    report: Report = {"queries": coverage._asdict()}
+    depth, part = judged.depth, shared_limit([run])
+    report: Report = {"split": judged.split, **({} if part is None else {"limit": part})}
+    report |= {"score_mode": run.score_mode or "unknown", "depth": depth.ranks, "queries": coverage._asdict()}
     report |= {
         section: depth.within(averages(table)) for section, table in tables.items() if len(table.columns)
     }
     by_type = {}
-    for kind, rows in pd.concat(typed, axis=1).groupby(types_of(judged)):
+    for kind, rows in pd.concat(typed, axis=1).groupby(types_of(queries)):
         by_type[kind] = {"queries": len(rows), **depth.within(averages(rows.dropna(axis=1, how="all")))}
     return report | ({"by_type": by_type} if by_type else {})
 
@@ -240,7 +271,7 @@ def stated_problems(queries: Iterable[Query], corpus: Corpus) -> dict[str, Probl
 def seen_gold(data: str | Path, split: str) -> set[str] | None:
     """The passages that are gold of a training query; None without another split ``train``."""
     file = Path(data) / "qrels" / "train.tsv"
-    if split == "train" or not file.is_file():
+    if not data or split == "train" or not file.is_file():
         return None
     return {passage for grades in read_qrels(file).values() for passage in relevant(grades)}
 

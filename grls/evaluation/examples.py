@@ -5,19 +5,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 from itertools import zip_longest
-from pathlib import Path
 from typing import NamedTuple
 
-from grls.data.corpus import Corpus
-from grls.data.dataset import gold_passages
 from grls.data.types import Hit, Query
-from grls.evaluation.evaluate import stated_problems
+from grls.evaluation.evaluate import Judged, stated_problems
 from grls.evaluation.graph import graph_errors
 from grls.io.option_errors import visible
 from grls.io.progress import counted
-from grls.runs.comparable import judged_queries
 from grls.runs.results import known_passages, passage_texts
-from grls.runs.run import Run
 from grls.runs.trec import without_done
 
 _SHOWN = 5
@@ -47,19 +42,17 @@ class _Example(NamedTuple):
         return self.hits[:_SHOWN] if self.done is None else self.hits
 
 
-def format_examples(run: str | Path | Run, data: str | Path, split: str, corpus: Corpus, count: int) -> str:
+def format_examples(judged: Judged, count: int) -> str:
     """``count`` queries with their hits, good and bad results in turn.
 
     A ranking is shown down to rank 5; gold passages below are listed with rank and id.
     """
-    loaded = run if isinstance(run, Run) else Run.load(run)
-    (loaded,), queries, qrels = judged_queries([loaded], data, split, corpus)
-    examples = []
-    for query in queries:
-        chain = loaded.chains.get(query.id) if loaded.steps == "dynamic" else None
-        hits = without_done(chain.hits if chain else loaded.rankings.get(query.id, []))
-        examples.append(_Example(query, hits, gold_passages(query, qrels), chain.done if chain else None))
-    if loaded.in_hop_order:  # failed graph checks, for chains of queries that state a problem
+    run, corpus, examples = judged.run, judged.corpus, []
+    for query in (query for query in judged.queries if query.id in judged.gold):
+        chain = run.chains.get(query.id) if run.steps == "dynamic" else None
+        hits = without_done(chain.hits if chain else run.rankings.get(query.id, []))
+        examples.append(_Example(query, hits, judged.gold[query.id], chain.done if chain else None))
+    if run.in_hop_order:  # failed graph checks, for chains of queries that state a problem
         problems = stated_problems([e.query for e in examples if e.done is not None], corpus)
         read = [hit.id for e in examples if e.query.id in problems for hit in e.hits]
         words = passage_texts(corpus, read)

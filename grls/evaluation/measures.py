@@ -138,23 +138,19 @@ def cutoff(measure: str) -> int:
     return int(rank) if rank.isdecimal() else 0
 
 
-@checked
 def query_values(
-    measures: Any, rankings: Mapping[Any, Sequence[Any]], qrels: Mapping[Any, Mapping[Any, Any]]
+    names: Sequence[str], rankings: Mapping[Any, Sequence[Any]], qrels: Mapping[Any, Mapping[Any, Any]]
 ) -> dict[str, list[float]]:
     """The value of each measure for each judged query.
 
     Args:
-        measures: Names of measures, see :func:`measure_names`.
+        names: Measures, as :func:`measure_names` gives them.
         rankings: Query id -> passage ids, best first; a missing query has no passages.
         qrels: The judgements.
 
     Returns:
         Measure -> one value a query, in the order of ``qrels``, in [0, 1] for the measures named above.
     """
-    names = measure_names(measures)
-    if not names:
-        return {}
     for query, grades in qrels.items():
         for passage, grade in grades.items():
             if not isinstance(grade, Integral) or abs(int(grade)) > HIGHEST_GRADE:

@@ -9,28 +9,16 @@ interval, fixed seed) and adds Holm's correction, which scipy lacks. Pages that 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 from scipy import stats
 
-from grls.data.corpus import Corpus
-from grls.data.dataset import gold_passages
 from grls.errors import DataError, at_least
-from grls.evaluation.measures import (
-    MEASURES,
-    RunDepth,
-    measure_names,
-    query_values,
-    shared_depth,
-    shared_name,
-)
-from grls.evaluation.metrics import KS, cutoffs, recall_at
+from grls.evaluation.evaluate import Judged
+from grls.evaluation.measures import MEASURES, query_values, shared_depth, shared_name
+from grls.evaluation.metrics import KS, recall_at
 from grls.io.progress import counted
-from grls.runs.comparable import judged_queries, load_runs
-from grls.runs.run import Run
-from grls.runs.trec import without_done
 
 RESAMPLES = 9999
 CONFIDENCE = 0.95
@@ -156,49 +144,21 @@ def shown_p(p: float) -> str:
 
 
 def compare_runs(
-    run: str | Run,
-    baseline: str,
-    data: str | Path,
-    split: str,
-    ks: Sequence[int] | None,
-    measures: Sequence[str] | None,
-    corpus: Corpus,
+    run: Judged, baseline: Judged, ks: Sequence[int] = KS, measures: Sequence[str] = MEASURES
 ) -> dict[str, Comparison]:
     """Compare two runs over the judged queries of a split.
-
-    Args:
-        run: JSONL or TREC run, or a loaded run.
-        baseline: JSONL or TREC run to compare with.
-        data: The data set folder.
-        split: The split of the qrels.
-        ks: Cut-offs of the recalls; None: those of :func:`~grls.evaluation.evaluate.evaluate_run`.
-        measures: Standard measures (:func:`grls.evaluation.measures.measure_names`); None: likewise.
-        corpus: The corpus of ``data``.
 
     Returns:
         ``recall@k`` and each measure -> the comparison of the run with the baseline, without those that read
         deeper than one of the two was cut off. A measure without a cut-off is compared at the depth that both
         have, and called by it (``RR@10``).
-
-    Raises:
-        ConfigError: One of ``ks`` or ``measures`` reads deeper.
-        DataError: A file is missing, malformed or empty, answers no query of the split, or has a query or a
-            passage that the data set does not have.
-        MismatchError: The manifests show other corpora or queries.
     """
-    loaded = load_runs([run, baseline])
-    loaded, queries, qrels = judged_queries(loaded, data, split, corpus)
-    gold = {query.id: gold_passages(query, qrels) for query in queries}
-    cuts, names = cutoffs(KS if ks is None else ks), measure_names(MEASURES if measures is None else measures)
-    depths = [RunDepth.of(each, len(corpus), [*gold.values()]) for each in loaded]
-    for depth in depths:
-        depth.refuse([] if ks is None else [f"recall@{k}" for k in cuts])
-        depth.refuse([] if measures is None else names)
+    depths = [run.depth, baseline.depth]
     values, shared = [], shared_depth(depths)
-    for each in loaded:
-        ranked = {q: [hit.id for hit in without_done(each.rankings.get(q, ()))][:shared] for q in qrels}
-        recalls = {f"recall@{k}": [recall_at(ranked[q], gold[q], k) for q in qrels] for k in cuts}
-        values.append(recalls | query_values(names, ranked, qrels))
+    for each in (run, baseline):
+        ranked = {query: ids[:shared] for query, ids in each.ids.items()}
+        recalls = {f"recall@{k}": [recall_at(ranked[q], each.gold[q], k) for q in ranked] for k in ks}
+        values.append(recalls | query_values(measures, ranked, each.qrels))
     metrics = [name for name in values[0] if all(depth.tells(name) for depth in depths)]
     return {shared_name(name, depths): compare(values[0][name], values[1][name]) for name in metrics}
 

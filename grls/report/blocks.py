@@ -10,7 +10,6 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from html import escape
-from itertools import groupby
 from typing import Literal, NamedTuple
 
 import pandas as pd
@@ -29,20 +28,12 @@ class Cell(NamedTuple):
     shade: float | None = None
 
 
-class ColumnHead(NamedTuple):
-    """A heading over ``span`` columns."""
-
-    text: str
-    span: int = 1
-
-
 class Table(NamedTuple):
     """A table, which prints itself; a page prints it in a frame of its own.
 
     Attributes:
         stubs: Number of leading columns that head their row.
         heat: Whether it is a heat map.
-        groups: A first line of headings, over several columns each.
     """
 
     name: str
@@ -52,7 +43,6 @@ class Table(NamedTuple):
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
     heat: bool = False
-    groups: tuple[ColumnHead, ...] = ()
 
     @property
     def left(self) -> list[bool]:
@@ -177,12 +167,11 @@ class Page(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column of values; ``best`` is the value to mark, ``group`` a heading over neighbouring columns."""
+    """A column of values; ``best`` is the value to mark."""
 
     head: str
     kind: Kind = "percent"
     best: Literal["high", "low", ""] = "high"
-    group: str = ""
 
 
 Row = tuple[tuple[str, ...], Sequence[Value]]
@@ -215,13 +204,9 @@ def value_table(
             for i in peers:
                 if cells[i][n].text == best:
                     cells[i][n] = Cell(best, True)
-    groups: tuple[ColumnHead, ...] = ()
-    if any(column.group for column in columns):
-        named = groupby(column.group for column in columns)
-        groups = (ColumnHead("", len(stubs)), *(ColumnHead(name, len(list(same))) for name, same in named))
     printed_rows = tuple((*map(Cell, key), *line) for (key, _), line in zip(rows, cells, strict=True))
     heads = (*stubs, *(column.head for column in columns))
-    return Table(name, caption, heads, len(stubs), printed_rows, note, groups=groups)
+    return Table(name, caption, heads, len(stubs), printed_rows, note)
 
 
 def printed(value: Value, kind: Kind) -> str:

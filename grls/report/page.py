@@ -33,7 +33,6 @@ from grls.io.html import document
 from grls.io.progress import counted
 from grls.report.blocks import (
     INK,
-    NONE,
     Block,
     Column,
     Gallery,
@@ -52,23 +51,19 @@ from grls.report.runs import DataGroup, ScoredRun
 from grls.report.tables import (
     IDENTITY,
     REACH,
-    Rows,
-    across,
-    chains_table,
-    ensemble_table,
     identity,
     measures_table,
-    memorisation_table,
+    metric_table,
     recall_table,
     significance_table,
     similarity_tables,
-    steps,
 )
 
 TESTED = ("nDCG@10",)
 """The default measures whose differences are tested."""
 
-_ELSEWHERE = ("queries", "sequence_recall", "measures", "set", "done_missing", "graph")
+_ELSEWHERE = ("queries", "sequence_recall", "measures")
+"""Sections of the evaluation that have tables of their own."""
 
 
 def build_page(
@@ -90,42 +85,7 @@ def build_page(
     if baseline is not None and baseline not in labels:
         raise ConfigError(f"the baseline {baseline!r} is none of the runs; expected one of {labels}.")
     ks, k = cutoffs(ks), cutoffs([k])[0]
-    sections = []
-    for group in groups:
-        recall, *rest = _common_parts([group], ks, k)
-        # The run with the best recall, in a sentence.
-        recalls = [(fmean(found), run.label) for run in group.runs if (found := group.values(run, f"R@{k}"))]
-        lead = _warnings([group])
-        if len(recalls) > 1:
-            (first, label), (second, other), *_ = sorted(recalls, key=lambda pair: -pair[0])
-            best, next_best = printed(first, "percent"), printed(second, "percent")
-            count = counted(len(group.gold), "query")
-            text = f"{label} finds most: R@{k} {best} over {count}; next {other} with {next_best}."
-            if best == next_best:
-                text = f"{label} and {other} find most: R@{k} {best} each, over {count}."
-            lead.insert(0, Text(text))
-        parts = [Subsection(recall.title, (*lead, *recall.blocks, *_gallery(recall_curves(group))))]
-        more = _gallery(length_histograms(group))
-        parts += [
-            part._replace(blocks=(*part.blocks, *more)) if "steps" in part.title else part for part in rest
-        ]
-        # Tests of every run against the reference run: recall, the tested measures, and set F1.
-        reaches = [run.reach for run in group.runs]
-        values: dict[str, Callable[[ScoredRun], list[float] | None]] = {
-            shared_name(name, reaches): partial(group.values, measure=name) for name in (f"R@{k}", *tested)
-        }
-        values["set F1"] = group.set_f1s
-        tests = [significance_table(group, name, of, baseline, seed) for name, of in values.items()]
-        blocks_by_title: dict[str, Sequence[Block]] = {
-            "Other metrics": [table for _, table in section_tables([group], _ELSEWHERE)],
-            "Proof graphs": _graph_tables(group),
-            "Significance": [table for table in tests if table is not None],
-            "Similarity of predictions": similarity_tables(group, k),
-        }
-        parts += [Subsection(name, tuple(blocks)) for name, blocks in blocks_by_title.items() if blocks]
-        sections.append(Section(f"{group.name}, {group.split}", tuple(parts)))
-    if len(groups) > 1:
-        sections.insert(0, Section("All data sets", _common_parts(groups, ks, k)))
+    sections = [_section(group, ks, k, baseline, seed, tested) for group in groups]
     sections.append(
         Section("What was run", (Subsection("Runs", (*_warnings(groups), run_table(groups, folder))),))
     )
@@ -137,21 +97,36 @@ def build_page(
     return Page(title, summary, tuple(sections))
 
 
-def _common_parts(groups: Sequence[DataGroup], ks: Sequence[int], k: int) -> tuple[Subsection, ...]:
-    tables = (
-        ("Recall", recall_table(groups, ks, k)),
-        ("Standard measures", measures_table(groups)),
-        ("Memorisation", memorisation_table(groups, ks)),
-        ("Fixed and dynamic steps", chains_table(groups)),
-        ("Ensembles", ensemble_table(groups, ks)),
-    )
-    return tuple(Subsection(title, (table,)) for title, table in tables if table is not None)
-
-
-def _graph_tables(group: DataGroup) -> list[Block]:
-    """Success and error rates (the form of table 10)."""
-    rest = [section for run in group.runs for section in run.report if not section.startswith("graph")]
-    return [table for _, table in section_tables([group], rest)]
+def _section(
+    group: DataGroup, ks: Sequence[int], k: int, baseline: str | None, seed: int, tested: Sequence[str]
+) -> Section:
+    recalls = [(fmean(found), run.label) for run in group.runs if (found := group.values(run, f"R@{k}"))]
+    lead = _warnings([group])
+    if len(recalls) > 1:  # the run with the best recall, in a sentence
+        (first, label), (second, other), *_ = sorted(recalls, key=lambda pair: -pair[0])
+        best, next_best = printed(first, "percent"), printed(second, "percent")
+        count = counted(len(group.gold), "query")
+        text = f"{label} finds most: R@{k} {best} over {count}; next {other} with {next_best}."
+        if best == next_best:
+            text = f"{label} and {other} find most: R@{k} {best} each, over {count}."
+        lead.insert(0, Text(text))
+    # Tests of every run against the reference run: recall, the tested measures, and set F1.
+    reaches = [run.reach for run in group.runs]
+    values: dict[str, Callable[[ScoredRun], list[float] | None]] = {
+        shared_name(name, reaches): partial(group.values, measure=name) for name in (f"R@{k}", *tested)
+    }
+    values["set F1"] = group.set_f1s
+    tests = [significance_table(group, name, of, baseline, seed) for name, of in values.items()]
+    parts: dict[str, Sequence[Block]] = {
+        "Recall": (*lead, recall_table(group, ks, k), *_gallery(recall_curves(group))),
+        "Standard measures": (measures_table(group),),
+        "Lengths of chains": _gallery(length_histograms(group)),
+        "Other metrics": section_tables(group),
+        "Significance": [table for table in tests if table is not None],
+        "Similarity of predictions": similarity_tables(group, k),
+    }
+    shown = tuple(Subsection(title, tuple(blocks)) for title, blocks in parts.items() if blocks)
+    return Section(f"{group.name}, {group.split}", shown)
 
 
 def _gallery(pictures: Sequence[Picture]) -> list[Block]:
@@ -189,46 +164,30 @@ _NOTES = {
 }
 
 
-def section_tables(groups: Sequence[DataGroup], left_out: Sequence[str]) -> list[tuple[str, Table]]:
-    """(section, table) of every section of the evaluation but those that the page shows elsewhere."""
-    names = dict.fromkeys(s for group in groups for run in group.runs for s in run.report)
+def section_tables(group: DataGroup) -> list[Table]:
+    """A table of every section of the evaluation that the page does not show elsewhere."""
     tables = []
-    for name in names:
-        sections = [run.report[name] for group in groups for run in group.runs if name in run.report]
-        if name in left_out or not all(isinstance(values, dict) for values in sections):
-            continue  # the latter is not a section of metrics
-        typed = name == "by_type"
-        if typed:
-            sections = [values for section in sections for values in section.values()]
+    for name in dict.fromkeys(name for run in group.runs for name in run.report):
+        sections = [(run, run.report[name]) for run in group.runs if isinstance(run.report.get(name), dict)]
+        if name in _ELSEWHERE or not sections:
+            continue
+        rows = {identity(run): _shown(values) for run, values in sections}
+        if typed := name == "by_type":
+            rows = {
+                (*identity(run), kind): _shown(values, ("",) if values["queries"] < _FEW else ())
+                for run, types in sections
+                for kind, values in types.items()
+            }
         columns = {}
-        for metric in dict.fromkeys(metric for values in sections for metric in values):
+        for metric in dict.fromkeys(metric for values in rows.values() for metric in values):
             if metric == "queries" or metric.endswith("_queries"):
                 columns[metric] = Column(spoken(metric), "count", "")
             else:
                 head = spoken(metric).replace("recall@", "R@")
                 columns[metric] = Column(head, "percent", "low" if metric in _ERRORS else "high")
-
-        def rows(group: DataGroup, name: str = name, typed: bool = typed) -> Rows:
-            if not typed:
-                return {identity(run): _shown(run.report.get(name, {})) for run in group.runs}
-            return {
-                (*identity(run), kind): _shown(values, ("",) if values["queries"] < _FEW else ())
-                for run in group.runs
-                for kind, values in run.report.get(name, {}).items()
-            }
-
-        table = across(
-            name.replace("_", "-"),
-            f"{spoken(name).capitalize()} (%)",
-            (*IDENTITY, "type") if typed else IDENTITY,
-            groups,
-            rows,
-            [*columns.items()],
-            _NOTES.get(name, ""),
-            within=len(IDENTITY) if typed else None,
-        )
-        if table is not None:
-            tables.append((name, table))
+        label, caption = f"{name.replace('_', '-')}-{group.name}", f"{spoken(name).capitalize()} (%)"
+        by = "type" if typed else ""
+        tables.append(metric_table(label, caption, rows, columns, _NOTES.get(name, ""), by))
     return tables
 
 
@@ -381,7 +340,7 @@ def recall_curves(group: DataGroup) -> list[Picture]:
     ]
     with matplotlib.rc_context(_STYLE):
         names = [
-            run.label if steps(run) == NONE or steps(run) in run.label else f"{run.label}, {steps(run)}"
+            run.label if run.steps is None or run.steps in run.label else f"{run.label}, {run.steps}"
             for run in runs
         ]
         labels = ["\n".join(textwrap.wrap(name, _LABEL)) for name in names]

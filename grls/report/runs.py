@@ -14,17 +14,16 @@ from pathlib import Path
 from typing import Any, get_args
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, gold_passages, read_queries, warn_below_zero
+from grls.data.dataset import Qrels, read_queries
 from grls.data.types import Chain
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.evaluation.evaluate import evaluate_results, seen_gold
+from grls.evaluation.evaluate import judge, score_run
 from grls.evaluation.measures import MEASURES, RunDepth, query_values, shared_depth
 from grls.evaluation.metrics import KS, set_f1
 from grls.io.jsonl import read_jsonl
-from grls.runs.comparable import judged_queries, refuse_repeated
-from grls.runs.portions import RunInfo, Steps, differ, info_file, split_asked
+from grls.runs.comparable import refuse_repeated
+from grls.runs.portions import RunInfo, Steps, differ
 from grls.runs.run import Run, shared_limit
-from grls.runs.trec import without_done
 
 SYSTEMS = {
     "biencoder": "bi-encoder",
@@ -43,8 +42,8 @@ class ScoredRun:
     """A run with its name on the page and its scores.
 
     Attributes:
-        report: Section -> metric -> value, of :func:`grls.evaluation.evaluate.evaluate_results`; None for a
-            metric that reads deeper than the run.
+        report: Section -> metric -> value, of :func:`grls.evaluation.evaluate.score_run`; None for a metric
+            that reads deeper than the run.
         retrieved: Ids of each judged query's hits, best first; empty for a query without an answer.
         chains: Ids of each judged query's hops in order, without DONE; None if it is not known or not one
             chain.
@@ -79,33 +78,6 @@ class ScoredRun:
     @property
     def depth(self) -> int:
         return max(map(len, self.retrieved), default=0)
-
-
-def members_of(run: ScoredRun, runs: Sequence[ScoredRun]) -> list[tuple[str, ScoredRun | None]]:
-    """The members of an ensemble by name, each with its run if one of ``runs`` fits.
-
-    They are found by the fingerprints of retrievers, else by files, else by names.
-    """
-    if run.info is None:
-        return []
-    count = len(run.info.members)
-    files, prints = run.info.options.get("runs"), run.info.member_retrievers
-    files = files if isinstance(files, list) and len(files) == count else [None] * count
-    prints = prints if len(prints) == count else ("",) * count
-    candidates = [other for other in runs if other is not run]  # no ensemble is its own member
-    members: list[tuple[str, ScoredRun | None]] = []
-    for name, file, fingerprint in zip(run.info.members, files, prints, strict=True):
-        matches = [o for o in candidates if fingerprint and o.info and o.info.retriever == fingerprint]
-        if len(matches) != 1 and isinstance(file, str):  # NAME.trec and NAME.jsonl are one run
-            member = info_file(file).resolve()
-            matches = [other for other in candidates if info_file(other.file).resolve() == member]
-        if not matches:
-            for other in candidates:
-                names = (other.label, other.info.name if other.info else "", str(other.file))
-                if name in (*names, str(other.file.with_suffix("")), other.file.name, other.file.stem):
-                    matches.append(other)
-        members.append((name, matches[0] if len(matches) == 1 else None))
-    return members
 
 
 def rank_of(value: str | None, known: Sequence[str]) -> int:
@@ -225,12 +197,8 @@ def _group(
                 f"{run.path} is scored on {elsewhere}, {placed[0][0].path} on {folder}: two data sets of one "
                 "name. Report on them apart, or rename one."
             )
-    bound = next(((run.path, info) for run, info in stated if info.split is not None), None)
-    split = split_asked(*bound, split) if bound else split or "test"
-    corpus = Corpus.read(folder)
+    judged = judge(runs, folder, split)
     limit = shared_limit(runs)
-    runs, queries, qrels = judged_queries(runs, folder, split, corpus)
-    warn_below_zero(folder, split, qrels)
     foreign = [run for run in runs if run.info is None and Path(run.path).suffix == ".jsonl"]
     texts = {query.id: query.text for query in read_queries(folder)} if foreign else {}
     for run in foreign:
@@ -251,27 +219,20 @@ def _group(
     shown = [n if counts[n] == 1 else f"{n} ({path.stem})" for n, path in zip(names, paths, strict=True)]
     if len(set(shown)) < len(shown):
         shown = [n if counts[n] == 1 else f"{n} ({path})" for n, path in zip(names, paths, strict=True)]
-    by_id = {query.id: query for query in queries}
-    gold = [gold_passages(by_id[query_id], qrels) for query_id in qrels]
-    seen = seen_gold(folder, split)
     scored = []
-    for run, label in zip(runs, shown, strict=True):
+    for each, label in zip(judged, shown, strict=True):
         # Fixed hops are written as a ranking in hop order, and so is a dynamic run in TREC form. As chains
         # they have a set F1 and a proof, but they do not say whether the model wrote DONE.
-        hops = run
+        run, hops = each.run, each
         if not run.chains and not run.is_ranking:
             chains = {query: Chain(tuple(hits), 0.0, False) for query, hits in run.rankings.items()}
-            hops = replace(run, chains=chains)
-        report = evaluate_results(hops, queries, qrels, corpus, ks, seen, measures, ordered=run.in_hop_order)
-        if hops is not run:
+            hops = replace(each, run=replace(run, chains=chains))
+        report = score_run(hops, ks, measures, ordered=run.in_hop_order)
+        if hops is not each:
             report.pop("done_missing", None)
-        retrieved = [[hit.id for hit in without_done(run.rankings.get(q, ()))] for q in qrels]
-        walks = None
-        if hops.chains:
-            found = [hops.chains[q].hits if q in hops.chains else () for q in qrels]
-            walks = [[hit.id for hit in without_done(hits)] for hits in found]
-        depth = RunDepth.of(run, len(corpus), gold)
-        scored.append(ScoredRun(run, label, report, retrieved, walks, depth))
+        walks = [*hops.chains.values()] if hops.chains else None
+        scored.append(ScoredRun(run, label, report, [*each.ids.values()], walks, each.depth))
     scored.sort(key=lambda run: (rank_of(run.system, [*SYSTEMS]), rank_of(run.steps, STEPS)))
-    part = split if limit is None else f"{split}, the first {limit:,}"
-    return DataGroup(name, part, corpus, qrels, gold, scored)
+    one = judged[0]
+    part = one.split if limit is None else f"{one.split}, the first {limit:,}"
+    return DataGroup(name, part, one.corpus, one.qrels, [*one.gold.values()], scored)

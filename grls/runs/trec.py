@@ -132,28 +132,27 @@ def trec_order(scores: Mapping[str, float]) -> list[Hit]:
     return [Hit(*pair) for pair in pairs]
 
 
-def align(
-    rankings: Mapping[str, Sequence[Hit]], qrels: Qrels, name: str = "the run"
-) -> tuple[dict[str, list[Hit]], Coverage]:
-    """The hits of every judged query, in the order of the qrels; an unanswered one gets an empty list.
+def ids_of(hits: Iterable[Hit]) -> list[str]:
+    """The ids of the hits that are passages."""
+    return [hit.id for hit in hits if hit.id != DONE_ID]
+
+
+def coverage_of(rankings: Mapping[str, Sequence[Hit]], qrels: Qrels, name: str = "the run") -> Coverage:
+    """How a run and the qrels meet; unanswered and unjudged queries are told.
 
     As with trec_eval, queries that the qrels do not judge are ignored (a run over all splits can be
     scored on each), but their number is logged. As with ``trec_eval -c``, unanswered ones count.
-
-    Raises:
-        DataError: The qrels are empty.
     """
     if not qrels:
         raise DataError("the qrels judge no query; nothing can be evaluated.")
-    judged = {query_id: without_done(rankings.get(query_id, ())) for query_id in qrels}
-    unanswered = sum(not hits for hits in judged.values())
+    unanswered = sum(not ids_of(rankings.get(query, ())) for query in qrels)
     coverage = Coverage(len(qrels), unanswered, len(rankings.keys() - qrels.keys()))
     if coverage.unanswered:
         log.warning("%s: %d of %d judged queries have no hit; they score 0.", name, unanswered, len(qrels))
     if coverage.unjudged:
         unjudged = counted(coverage.unjudged, "query is", "queries are")
         log.warning("%s: %s not judged by the qrels; ignored.", name, unjudged)
-    return judged, coverage
+    return coverage
 
 
 def falling(scores: Sequence[float]) -> list[float]:

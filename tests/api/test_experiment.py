@@ -19,8 +19,9 @@ from grls.api.experiment import MEASURES
 from grls.cli import main
 from grls.data.types import Hit
 from grls.errors import ConfigError, DataError, GrlsError
-from grls.evaluation.evaluate import evaluate_run
+from grls.evaluation.evaluate import evaluate_run, judge
 from grls.evaluation.significance import compare, compare_runs, holm
+from grls.runs.run import Run
 
 QUERIES = {f"q{n}": f"question {n}" for n in range(4)}
 GOLD = {"q0": ["a"], "q1": ["b", "c"], "q2": {"a", "c"}, "q3": {"b": 2, "c": 1, "a": 0}}
@@ -136,13 +137,11 @@ def test_figures_are_those_of_retrieve_and_evaluate(tmp_path: Path, capsys: Caps
     table = grls.experiment(systems, data, "train", [*measures, "R@1", "R@5"], "bm25")
     for name in systems:
         run = f"{tmp_path / name}-run.trec"
-        report = evaluate_run(run, data, "train", [1, 5], measures=measures)
+        report = evaluate_run(run, data, "train", [1, 5], measures)
         recall = {f"R@{k}": report["sequence_recall"][f"recall@{k}"] for k in (1, 5)}
         assert table[name].means == pytest.approx(report["measures"] | recall)
-    compared = compare_runs(
-        f"{tmp_path / 'flat'}-run.trec", f"{tmp_path / 'bm25'}-run.trec", data, "train", [1, 5], measures,
-        systems["bm25"].corpus,
-    )  # fmt: skip
+    runs = [Run.load(f"{tmp_path / name}-run.trec") for name in ("flat", "bm25")]
+    compared = compare_runs(*judge(runs, data, "train"), [1, 5], measures)
     renamed = {name.replace("recall", "R"): one for name, one in compared.items()}
     assert table["flat"].differences == renamed
     assert table["flat"].p == {name: one.p for name, one in renamed.items()}  # one comparison: not corrected

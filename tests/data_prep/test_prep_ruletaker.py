@@ -11,7 +11,7 @@ from data_prep.theory import TheoryOptions
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_queries, read_split
 from grls.data.types import Chain, Hit
-from grls.evaluation.evaluate import evaluate_results
+from grls.evaluation.evaluate import Judged, score_run
 from grls.evaluation.graph import graph_errors
 from grls.evaluation.ruletaker import Fact, Rule, parse_statement, problem_of, render, render_query
 from grls.runs.run import Run
@@ -97,7 +97,7 @@ def test_a_retriever_that_returns_the_gold_chains_succeeds_on_every_question(nam
     corpus = Corpus.read(tmp_path / "data")
     queries, qrels = read_split(tmp_path / "data", "test", corpus)
     chains = {q.id: Chain(tuple(Hit(i, -1.0) for i in q.evidence), -1.0, True) for q in queries}
-    report = evaluate_results(Run.of(chains=chains), queries, qrels, corpus)
+    report = score_run(Judged(Run.of(chains=chains), queries, qrels, corpus))
     assert report["graph"]["success"] == report["graph_reuse"]["success"] == 1.0
     assert report["set"]["f1"] == report["path_match"]["path_match"] == 1.0
     assert set(report["hops"].values()) == {1.0}

@@ -108,8 +108,7 @@ def answered(
 
 def scores_of(lines: list[Any], tmp_path: Path, **options: Any) -> dict[str, Any]:
     write_answers(tmp_path / "x.answers.jsonl", lines)
-    corpus = Corpus.from_passages(PASSAGES)
-    return score_answers(read_answers(tmp_path / "x.answers.jsonl"), QUERIES, QRELS, corpus, **options)
+    return score_answers(read_answers(tmp_path / "x.answers.jsonl"), QUERIES, QRELS, **options)
 
 
 @pytest.mark.parametrize(("options", "hits"), [({"k": 2}, "-"), ({"k": 3}, "66.7"), ({"k": None}, "66.7")])
@@ -160,18 +159,16 @@ class Judge:
         return ["red" in text for text in premises]
 
 
-def test_the_premise_is_what_was_quoted_or_its_passages(tmp_path: Path) -> None:
+def test_the_premise_is_what_was_quoted(tmp_path: Path) -> None:
     judge = Judge()
-    assert scores_of(LINES, tmp_path, judge=judge)["autoais"] == 0.25
+    scores = scores_of(LINES, tmp_path, judge=judge)
+    assert scores["autoais"] == 0.25
     assert judge.premises == ["the barn is\nred", "it is green"]
-    judge = Judge()
-    scores = scores_of(LINES, tmp_path, judge=judge, premise="passages")
-    assert judge.premises == ["the barn: it is blue .\nthe barn is red", "it is green"]
     assert "AutoAIS 25.0" in summary(scores)
 
 
 def test_without_gold_there_is_nothing_to_average(tmp_path: Path) -> None:
-    scores = score_answers({"q": Answered("x")}, [Query("q", "why")], {}, Corpus.from_passages(PASSAGES))
+    scores = score_answers({"q": Answered("x")}, [Query("q", "why")], {})
     assert (scores["judged"], scores["asked"], scores["f1"]) == (0, 0, None)
     assert summary(scores).count("\n") == 0
 
@@ -194,14 +191,13 @@ TALK = Query(
 )
 def test_novel_f1_counts_what_no_question_has_said(answer: str, expected: float) -> None:
     """The words of replies count, those of all questions so far do not."""
-    corpus = Corpus.from_passages(PASSAGES)
-    scores = score_answers({"t": Answered(answer)}, [TALK], {}, corpus)
+    scores = score_answers({"t": Answered(answer)}, [TALK], {})
     assert scores["novel_f1"] == pytest.approx(expected)
     assert f"novel-F1 {100 * expected:.1f} (1 query)" in summary(scores)
     assert "| novel-F1 |" in table([{"name": "x", "file": "x", "seconds": None, **scores}])[0]
     for other in (QUERIES[0], QUERIES[0]._replace(metadata='{"history": "of the barn"}')):
-        assert "novel_f1" not in score_answers({"q1": Answered("barn")}, [other], {}, corpus)
-    both = score_answers({"t": Answered(answer)}, [QUERIES[0], TALK], {}, corpus)
+        assert "novel_f1" not in score_answers({"q1": Answered("barn")}, [other], {})
+    both = score_answers({"t": Answered(answer)}, [QUERIES[0], TALK], {})
     assert both["novel_f1"] == pytest.approx(expected / 2)
 
 
@@ -220,7 +216,7 @@ def test_the_command(data: Path, tmp_path: Path, capsys: Capsys) -> None:
     ]
     output = tmp_path / "scores.json"
     code = main(
-        ["evaluate", *files, "--data", str(data), "--ks", "[1,2]", "--autoais.model", str(nli),
+        ["evaluate", *files, "--data", str(data), "--ks", "[1,2]", "--nli", str(nli),
          "--device", "cpu", "--output", str(output)]
     )  # fmt: skip
     assert code == 0
@@ -265,9 +261,7 @@ def test_the_number_of_queries_is_that_of_the_manifest(data: Path, tmp_path: Pat
     (["--ks", "0"], "cut-offs k of at least 1"),
     (["--limit", "0"], "--limit must be at least 1, got 0"),
     (["--limit", "1"], "or --limit is too small"),
-    (["--autoais.model", "./nowhere"], "no such folder"),
-    (["--autoais.premise", "passages"], "give --autoais.model, too"),
-    (["--device", "cpu"], "give --autoais.model, too"),
+    (["--nli", "./nowhere"], "no such folder"),
 ])  # fmt: skip
 def test_wrong_options_are_refused(
     data: Path, tmp_path: Path, capsys: Capsys, options: list[str], message: str
@@ -283,10 +277,9 @@ def test_other_files_are_refused(data: Path, tmp_path: Path, capsys: Capsys) -> 
     both = [str(tmp_path / "x.jsonl"), str(tmp_path / "x.answers.jsonl")]
     assert main(["evaluate", *both, "--data", str(data)]) == 1
     assert "holds answers, and others are runs" in capsys.readouterr().err
-    assert "--limit is of answers" in fails(capsys, "evaluate", both[0], "--data", str(data), "--limit=2")
-    for option in ("--autoais.model=nli", "--autoais.batch_size=2", "--device=cpu"):
-        assert main(["evaluate", both[0], "--data", str(data), option]) == 1
-        assert "of answers, whose evidence a model judges: leave them out" in capsys.readouterr().err
+    for option in ("--limit=2", "--nli=nli"):
+        error = fails(capsys, "evaluate", both[0], "--data", str(data), option)
+        assert "--limit and --nli are of answers" in error
     assert main(["evaluate", both[1], "--data", str(data), "--measures=RR"]) == 1
     assert "--measures, --baseline and --examples are of runs" in capsys.readouterr().err
     write_info(tmp_path / "x", RunInfo("generator", "n", "single", "other", "", "", None, "full"))

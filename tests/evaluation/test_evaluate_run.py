@@ -15,12 +15,13 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
 from grls.data.types import Chain, Hit, Passage, Query, Steps
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.evaluation.evaluate import evaluate_results, evaluate_run, format_report, types_of
+from grls.evaluation.evaluate import Judged, evaluate_run, format_report, judge, score_run, types_of
 from grls.evaluation.examples import format_examples
 from grls.evaluation.measures import measure_names
 from grls.evaluation.metrics import Accepted
 from grls.evaluation.misses import KINDS, miss_kinds
 from grls.evaluation.significance import compare_runs
+from grls.runs.comparable import load_runs
 from grls.runs.portions import RunInfo, fingerprint_queries, info_file, write_info
 from grls.runs.run import Run
 from grls.runs.trec import write_run
@@ -49,6 +50,15 @@ QRELS = {
 def dataset(folder, queries=PLAIN):
     write_dataset(folder, PASSAGES, queries, QRELS)
     return folder
+
+
+def compared(one, other, data, measures):
+    return compare_runs(*judge(load_runs([str(one), str(other)]), data), [1], measures)
+
+
+def examples(run, data, count, corpus=None):
+    loaded = run if isinstance(run, Run) else Run.load(run)
+    return format_examples(*judge([loaded], data, "test", corpus), count)
 
 
 def test_a_trec_run_gets_the_metrics_that_apply(tmp_path):
@@ -173,11 +183,11 @@ def test_what_kind_of_miss(hits, free, kind, tmp_path):
     qrels = {"q": {"a": 1, "b": 1}, "one": {"x": 1}}
     run = Run.of({"q": [Hit(name, -n) for n, name in enumerate(hits)], "one": [Hit("y", 0.0)]})
     expected = {**dict.fromkeys(KINDS, 0.0), "queries": 1} | ({kind: 1.0} if kind else {})
-    report = evaluate_results(run, queries, qrels, corpus)
+    report = score_run(Judged(run, queries, qrels, corpus))
     assert report["misses"] == expected
     assert kind is None or f"{kind.replace('_', ' '):<22}   100.0" in format_report(report)
     bare = Corpus.from_passages([Passage(name, "text") for name in titles])
-    assert "misses" not in evaluate_results(run, queries, qrels, bare)
+    assert "misses" not in score_run(Judged(run, queries, qrels, bare))
     both = {"q": Accepted([["x", "y"], ["a", "b"]], free)}
     either = miss_kinds(queries[:1], {"q": hits}, both, corpus)["q"]
     assert (sum(either.values()) == 0) == (kind is None or hits[:2] == ["x", "y"])
@@ -193,7 +203,7 @@ def test_evidence_that_the_corpus_lacks_is_not_found(tmp_path):
     report = evaluate_run(tmp_path / "run", tmp_path / "data")
     assert report["sequence_recall"]["recall@1"] == 0.5
     assert (report["misses"]["miss_later_hop"], report["misses"]["queries"]) == (1.0, 1)
-    shown = format_examples(tmp_path / "run", tmp_path / "data", "test", Corpus.from_passages(titled), 2)
+    shown = examples(tmp_path / "run", tmp_path / "data", 2)
     assert "gold, not found: gone: not in the corpus" in shown
 
 
@@ -274,8 +284,8 @@ def test_a_run_is_what_its_manifest_says_whether_the_split_is_named_or_not(split
     with pytest.raises(MismatchError, match=r"run\.trec was made with another corpus than .*other holds"):
         evaluate_run(run, other, split)
     write_run(tmp_path / "plain", {"q1": [Hit("f1", 0.0)]})
-    compared = [str(tmp_path / "plain"), str(run), str(other), "test", [1], ["RR"], Corpus.read(other)]
-    raises(MismatchError, r"run\.trec was made with another corpus", compare_runs, *compared)  # a baseline
+    baseline = (tmp_path / "plain", run, other, ["RR"])
+    raises(MismatchError, r"run\.trec was made with another corpus", compared, *baseline)
     asked = tmp_path / "asked"
     write_dataset(asked, PASSAGES, [q._replace(text=q.text + " ?") for q in PLAIN], QRELS)
     raises(MismatchError, "was made with other queries", evaluate_run, run, asked, split)
@@ -294,14 +304,12 @@ def test_a_run_or_a_baseline_of_other_queries_is_refused(tmp_path, hits, problem
     data = dataset(tmp_path / "data")
     write_run(tmp_path / "run", {"q1": [Hit("f1", 0.0), Hit("DONE", -1.0)]})
     write_run(tmp_path / "base", hits)
-    options = [
-        str(tmp_path / "run"), str(tmp_path / "base"), str(data), "test", [1], ["RR"], Corpus.read(data),
-    ]  # fmt: skip
-    raises(DataError, problem, compare_runs, *options)
+    options = [tmp_path / "run", tmp_path / "base", data, ["RR"]]
+    raises(DataError, problem, compared, *options)
     raises(DataError, problem, evaluate_run, tmp_path / "base", data)
     raises(DataError, f"^[^:]*{problem}", evaluate_run, Run.of(hits), data)  # it has no file to name
     write_run(tmp_path / "base", {"q2": [Hit("f2", 0.0), Hit("DONE", -1.0)]})
-    assert compare_runs(*options)["RR"].difference == 0.0
+    assert compared(*options)["RR"].difference == 0.0
 
 
 def test_a_baseline_is_compared_with_by_every_recall_and_measure(tmp_path, capsys):
@@ -331,7 +339,8 @@ SHOWN = {  # as written by another tool or by hand -> the name here
 
 @pytest.mark.parametrize(("name", "meant"), SHOWN.items())
 def test_a_measure_in_the_spelling_of_another_tool_is_told_its_name(name, meant, tmp_path, capsys):
-    assert main(["evaluate", "x", "--data", str(tmp_path), f"--measures=RR {name}"]) == 1
+    (tmp_path / "x").touch()
+    assert main(["evaluate", str(tmp_path / "x"), "--data", str(tmp_path), f"--measures=RR {name}"]) == 1
     assert f"{name!r} is no measure; did you mean {meant!r}?" in capsys.readouterr().err
     assert measure_names([meant]) == [meant]
 
@@ -408,9 +417,9 @@ def test_measures_without_a_cutoff_are_compared_at_the_depth_that_both_runs_have
         (deep, whole, ["AP@20", "RR@20", "Rprec"]),
         (deep, deep_run(tmp_path / "x", data, 20, {"k": 20}), ["AP", "RR", "Rprec"]),
     ):
-        compared = compare_runs(one, other, data, "test", [1], ["AP", "RR", "Rprec"], Corpus.read(data))
-        assert list(compared) == ["recall@1", *names]
-        assert {result.difference for result in compared.values()} == {0.0}
+        results = compared(one, other, data, ["AP", "RR", "Rprec"])
+        assert list(results) == ["recall@1", *names]
+        assert {result.difference for result in results.values()} == {0.0}
 
 
 @pytest.mark.parametrize(
@@ -469,7 +478,7 @@ def test_gold_below_what_is_shown_is_named_with_its_rank(tmp_path):
     others = [Hit(f"x{n}", -1.0 - n) for n in range(7)]
     deep = [Hit("r1", -0.5), *others[:5], Hit("f1", -8.0)]
     write_run(tmp_path / "run", {"q1": others, "q2": deep, "q3": [Hit("f1", -1.0)]})
-    shown = format_examples(tmp_path / "run", data, "test", corpus, 9).split("\n\n")
+    shown = examples(tmp_path / "run", data, 9, corpus).split("\n\n")
     assert shown[0].splitlines() == [
         "query q2: ask q2", "  1. * if someone is kind then they are big .  [-0.50]",
         *(f"  {n + 2}.   other {n}  [{-1.0 - n:.2f}]" for n in range(4)),
@@ -481,7 +490,7 @@ def test_gold_below_what_is_shown_is_named_with_its_rank(tmp_path):
         "  => 0 of 2 gold passages found in 7 hits",
     ]
     assert shown[2].endswith("  => 1 of 2 gold passages found in 1 hit")
-    assert format_examples(tmp_path / "run", data, "test", corpus, -1) == ""
+    assert examples(tmp_path / "run", data, -1, corpus) == ""
 
 
 def test_long_passages_are_shown_by_title_and_beginning(tmp_path):
@@ -495,7 +504,7 @@ def test_long_passages_are_shown_by_title_and_beginning(tmp_path):
         ("long", "  1. * Holts: a holt is"),
     ):
         write_run(tmp_path / "run", {"q": [Hit(hit, -1.0)]})
-        lines = format_examples(tmp_path / "run", tmp_path / "data", "test", corpus, 1).splitlines()
+        lines = examples(tmp_path / "run", tmp_path / "data", 1, corpus).splitlines()
         assert any(line.startswith(start) and "…" in line for line in lines)
         assert max(map(len, lines)) < 150
 
@@ -510,7 +519,7 @@ def test_the_ids_of_all_chains_are_looked_up_at_once(tmp_path, monkeypatch):
     calls = []
     numbers = corpus.numbers
     monkeypatch.setattr(corpus, "numbers", lambda ids: calls.append(len(ids)) or numbers(ids))
-    first, second = format_examples(tmp_path / "run.jsonl", data, "test", corpus, 2).split("\n\n")
+    first, second = examples(tmp_path / "run.jsonl", data, 2, corpus).split("\n\n")
     assert (
         len(calls) == 6
     )  # the split, the run, queries that are passages, start facts, chains, what is shown
@@ -526,7 +535,7 @@ def test_other_data_may_use_the_same_keys(tmp_path):
     chain = Chain((Hit("f1", -0.5), Hit("r1", -0.1)), -0.6, False)
     run = tmp_path / "run.jsonl"
     write_jsonl_run(run, queries, corpus, "full", chains=dict.fromkeys(["q0", "q1", "q2"], chain))
-    assert format_examples(run, data, "test", corpus, 3).count("=> all gold passages found") == 3
+    assert examples(run, data, 3, corpus).count("=> all gold passages found") == 3
     assert "graph" not in evaluate_run(run, data)
 
 
@@ -552,7 +561,7 @@ def chained(*ids: str, done: bool = True) -> dict[str, Chain]:
 def scored(
     run: Run, queries: Sequence[Query] = QUERIES, qrels: Mapping[str, dict[str, int]] = HOP_QRELS
 ) -> dict:
-    return evaluate_results(run, queries, dict(qrels), CORPUS)
+    return score_run(Judged(run, queries, dict(qrels), CORPUS))
 
 
 @pytest.mark.parametrize("mode", ["renormalized, expected-f1", "bm25, cut"])
@@ -592,7 +601,7 @@ def test_a_repeated_passage_takes_its_hop(tmp_path: Path) -> None:
     assert report["hops"] == {"H1": 1.0, "H2": 0.0, "exact_set": 1.0, "exact_chain": 0.0}
     assert report["path_match"]["path_match"] == 0.0
     assert "done_missing" not in report, "a fixed number of hops has no DONE to miss"
-    assert "DONE" not in format_examples(run, _written(tmp_path), "test", CORPUS, 1)
+    assert "DONE" not in examples(run, _written(tmp_path), 1, CORPUS)
     trec = scored(Run.load(tmp_path / "r.trec"))
     assert not trec.keys() & {"hops", "path_match"}, "a TREC run does not say where hops repeat"
 
@@ -619,7 +628,7 @@ def by_type(queries: list[Query], gold: list[list[str]], chains: list[list[str]]
     asked = {query.id: ranked(*ids) for query, ids in zip(queries, chains, strict=True)}
     run = Run.of(chains={name: Chain(tuple(hits), -1.0, True) for name, hits in asked.items()})
     qrels = {query.id: dict.fromkeys(names, 1) for query, names in zip(queries, gold, strict=True)}
-    return evaluate_results(run, queries, qrels, corpus, ks=[k])["by_type"]
+    return score_run(Judged(run, queries, qrels, corpus), ks=[k])["by_type"]
 
 
 def test_each_type_has_its_own_means() -> None:

@@ -34,15 +34,7 @@ from grls.report.page import (
     write_report,
 )
 from grls.report.runs import load_groups
-from grls.report.tables import (
-    chains_table,
-    ensemble_table,
-    memorisation_table,
-    overlap,
-    recall_table,
-    significance_table,
-    similarity_tables,
-)
+from grls.report.tables import overlap, recall_table, significance_table, similarity_tables
 
 
 @pytest.fixture
@@ -175,75 +167,49 @@ def test_the_best_is_marked_by_what_is_printed():
     ]  # fmt: skip
 
 
+def sections(group):
+    """Section of the evaluation -> its table."""
+    return {table.name.removesuffix(f"-{group.name}"): table for table in section_tables(group)}
+
+
 def test_recall_of_every_run_and_rows_stand_by_what_they_find(data, tmp_path):
     good, poor = write(tmp_path / "good", data, GOOD, "good"), write(tmp_path / "poor", data, POOR, "poor")
     # good finds all; poor finds 2 of 3 and 1 of 2, first f1 and then nothing of q2 at rank 1
-    table = recall_table(measured(good, poor), (1, 3))
-    assert lines(table) == [
+    (group,) = measured(poor, good)
+    assert lines(recall_table(group, (1, 3), 3)) == [
         ["good", "generator", "dynamic", "41.7*", "100.0*"],
         ["poor", "generator", "dynamic", "16.7", "58.3"],
     ]
-    assert table.groups == ()
-    files = [write(tmp_path / name, data, found, name, "bm25", "single")
-             for name, found in (("poor", POOR), ("good", GOOD))]  # fmt: skip
-    assert [row[0] for row in lines(recall_table(measured(*files), (3,)))] == ["poor", "good"]
-    assert [row[0] for row in lines(recall_table(measured(*files), (3,), 3))] == ["good", "poor"]
 
 
-def test_data_sets_stand_side_by_side_and_no_run_is_hidden(data, tmp_path):
-    other = dataset(tmp_path / "other")
-    files = [write(tmp_path / "a", data, GOOD, "both"), write(tmp_path / "b", other, POOR, "both")]
-    files.append(write(tmp_path / "c", other, GOOD, "one", "bm25", "single"))
-    table = recall_table(measured(*files), (1, 3))
-    assert [(head.text, head.span) for head in table.groups] == [("", 3), ("small", 2), ("other", 2)]
-    assert lines(table) == [
-        ["both", "generator", "dynamic", "41.7", "100.0", "16.7", "58.3"],
-        ["one", "BM25", "single", "–", "–", "41.7*", "100.0*"],
-    ]
-    assert [head.text for head in chains_table(measured(*files)).groups] == ["", "small", "other"]
-    assert memorisation_table(measured(files[2]), (1,)) is None
-
-
-def test_memorisation(data, tmp_path):
-    with_it = write(tmp_path / "a", data, GOOD, "with", stages=("memorise", "retrieve"))
-    without = write(tmp_path / "b", data, POOR, "without", stages=("retrieve",))
-    others = [
-        write(tmp_path / system, data, POOR, system, system, stages=("memorise", "retrieve"), **more)
-        for system, more in (("biencoder", {}), ("ensemble", {"members": ("with", "without")}))
-    ]
-    assert lines(memorisation_table(measured(with_it, without, *others), (3,))) == [
-        ["with", "dynamic", "memorised", "100.0*", "100.0*"],
-        ["without", "dynamic", "not memorised", "58.3", "65.0"],
-    ]
-
-
-def test_fixed_and_dynamic_chains_are_sets_with_lengths(data, tmp_path):
+def test_fixed_and_dynamic_chains_are_sets(data, tmp_path):
     dynamic = write(tmp_path / "a", data, POOR, "until done")
     fixed = write(tmp_path / "b", data, GOOD, "three hops", steps="fixed")
     single = write(tmp_path / "c", data, GOOD, "top", steps="single")
-    assert lines(chains_table(measured(dynamic, fixed, single))) == [
-        ["three hops", "generator", "fixed", "100.0*", "100.0*", "100.0*", "100.0*", "–", "2.5"],
-        ["until done", "generator", "dynamic", "75.0", "58.3", "65.0", "65.0", "0.0", "2.0"],
-        ["gold", "–", "–", "–", "–", "–", "–", "–", "2.5"],
+    (group,) = measured(dynamic, fixed, single)
+    assert [row[:1] + row[3:] for row in lines(sections(group)["set"])] == [
+        ["top", "–", "–", "–", "100.0*"],
+        ["three hops", "100.0*", "100.0*", "100.0*", "100.0*"],
+        ["until done", "75.0", "58.3", "65.0", "65.0"],
     ]
-    assert chains_table(measured(single)) is None
+    assert lines(sections(group)["done-missing"]) == [["until done", "generator", "dynamic", "0.0"]]
     write(tmp_path / "a", data, GOOD, "trec")
-    (row, _) = lines(chains_table(measured(str(tmp_path / "a.trec"))))
-    assert row == ["trec", "generator", "dynamic", "100.0", "100.0", "100.0", "100.0", "–", "2.5"]
+    (row,) = lines(sections(measured(str(tmp_path / "a.trec"))[0])["set"])
+    assert row == ["trec", "generator", "dynamic", "100.0", "100.0", "100.0", "100.0"]
 
 
 def test_pooled_chains_are_no_chain(data, tmp_path):
-    hops = write(tmp_path / "a", data, GOOD, "hops", steps="fixed", options={"k": 3, "pool": False})
     pool = write(tmp_path / "b", data, GOOD, "pool", steps="fixed", options={"k": 3, "pool": True})
-    table = chains_table(measured(hops, pool))
-    assert lines(table)[1] == ["pool", "generator", "fixed", *"–––", "100.0", *"––"]  # said, not hidden
-    assert chains_table(measured(pool)) is None
+    (group,) = measured(pool)
+    assert lines(sections(group)["set"]) == [["pool", "generator", "fixed", "100.0"]]
+    assert group.runs[0].chains is None
 
 
 def test_a_ranking_has_no_recall_beyond_its_cutoff(data, tmp_path):
     def row(found, steps="single", options=None, **more):
         run = write(tmp_path / "run", data, found, steps=steps, options=options or {}, **more)
-        table = recall_table(measured(run, deep, data=str(data), ks=(1, 2, 3)), (1, 2, 3))
+        (group,) = measured(run, deep, data=str(data), ks=(1, 2, 3))
+        table = recall_table(group, (1, 2, 3), 1)
         return next(line[3:] for line in lines(table) if line[0] == "run")
 
     deep = write(tmp_path / "deep", data, {"q1": ["odd", "odd", "r1"]}, "deep", steps="single")
@@ -262,7 +228,7 @@ def test_values_beyond_the_cutoff_are_in_no_table(data, tmp_path):
     short = write(tmp_path / "a", data, POOR, "short", steps="single", options={"k": 2})
     deep = write(tmp_path / "b", data, POOR, "deep", steps="single", options={"k": 3})
     (group,) = measured(short, deep)
-    table = dict(section_tables([group], ()))["seen_unseen"]
+    table = sections(group)["seen-unseen"]
     seen = {row[0].text: dict(zip(table.heads, (c.text for c in row), strict=True)) for row in table.rows}
     assert (seen["short"]["seen R@1"], seen["short"]["seen R@3"]) == (seen["deep"]["seen R@1"], "–")
     assert seen["deep"]["seen R@3"] != "–"
@@ -274,39 +240,22 @@ def test_values_beyond_the_cutoff_are_in_no_table(data, tmp_path):
     assert alike == [[["1.00", "1.00"]] * 2, [["–", "–"], ["–", "1.00"]]]
 
 
-def test_ensembles_stand_beside_their_members(data, tmp_path):
-    one = write(tmp_path / "one", data, GOOD, "good", steps="single")
-    two = write(tmp_path / "two", data, POOR, "dense", "biencoder", "single")
-    mixed = write(
-        tmp_path / "mixed", data, POOR, "mixed", "ensemble", "single", members=("good", str(tmp_path / "two"))
-    )
-    odd = write(tmp_path / "odd", data, GOOD, "odd", "ensemble", "single", members=("gone", "good"))
-    same = write(tmp_path / "same", data, GOOD, "same", "ensemble", "single", members=("good",))
-    assert lines(ensemble_table(measured(one, two, mixed, odd, same), (3,))) == [
-        ["mixed", "mixed", "all together", "58.3"], ["mixed", "mixed", "member good", "100.0*"],
-        ["mixed", "mixed", "member dense", "58.3"], ["odd", "–", "all together", "100.0"],
-        ["odd", "–", "member gone", "–"], ["odd", "–", "member good", "100.0"],
-        ["same", "homogeneous", "all together", "100.0"], ["same", "homogeneous", "member good", "100.0"],
-    ]  # fmt: skip
-
-
 def test_any_section_of_the_evaluation_becomes_a_table(data, tmp_path):
     groups = measured(
         write(tmp_path / "a", data, GOOD, "good"), write(tmp_path / "b", data, POOR, "poor", steps="single")
     )
-    groups[0].runs[1].report["new_thing"] = {"new@2": 0.25, "queries": 2, "none": None}
-    for run, missed in zip(groups[0].runs, (0.75, 0.25), strict=True):
+    (group,) = groups
+    group.runs[1].report["new_thing"] = {"new@2": 0.25, "queries": 2, "none": None}
+    for run, missed in zip(group.runs, (0.75, 0.25), strict=True):
         run.report["misses"] = dict.fromkeys(KINDS, missed)
-    tables = dict(section_tables(groups, ("queries",)))
+    tables = sections(group)
     assert [row[3:] for row in lines(tables["misses"])] == [["75.0"] * 4, ["25.0*"] * 4]  # fewer are better
-    assert lines(tables["new_thing"]) == [
-        ["poor", "generator", "single", "–", "–", "–"],
-        ["good", "generator", "dynamic", "25.0", "2", "–"],
+    assert lines(tables["new-thing"]) == [["good", "generator", "dynamic", "25.0", "2", "–"]]
+    assert tables["new-thing"].heads[3:] == ("new@2", "queries", "none")
+    assert {"seen-unseen", "set", "graph"} <= tables.keys()
+    assert lines(tables["graph"]) == [
+        ["good", "generator", "dynamic", "100.0", "0.0", "0.0", "0.0", "0.0", "2"]
     ]
-    assert tables["new_thing"].heads[3:] == ("new@2", "queries", "none")
-    assert {"sequence_recall", "seen_unseen", "set", "graph"} <= tables.keys()
-    graph = {row[0].text: [cell.text for cell in row[3:]] for row in tables["graph"].rows}
-    assert graph == {"good": ["100.0", "0.0", "0.0", "0.0", "0.0", "2"], "poor": ["–"] * 6}
 
 
 def test_what_was_run_tells_the_manifests_and_who_did_not_answer(data, tmp_path, caplog):
@@ -359,37 +308,9 @@ def test_significance_against_the_best_or_a_baseline(data, tmp_path):
     assert significance_table(group, "set F1", lambda run: None) is None
 
 
-def test_members_are_known_by_what_they_retrieve_with_whatever_they_are_called(data, tmp_path):
-    members = [str(tmp_path / "words"), str(tmp_path / "flat")]
-    for k1, folder in enumerate(members):
-        assert main(["index", "bm25", f"--corpus={data}", f"--bm25.k1={k1}", f"--output={folder}"]) == 0
-    assert main(["index", "fusion", *members, f"--output={tmp_path / 'both'}"]) == 0
-    systems = [f"a={members[0]}", f"b={members[1]}", f"c={tmp_path / 'both'}"]
-    output = tmp_path / "out"
-    assert main(["experiment", *systems, f"--data={data}", f"--output={output}", "--page=true"]) == 0
-    rows = [
-        line for line in page_text(output.with_suffix(".html")).splitlines() if "| c | homogeneous |" in line
-    ]
-    assert [row.split(" | ")[2] for row in rows] == ["all together", "member a", "member b"]
-
-
-def test_members_are_known_by_their_files_where_names_are_alike(data, tmp_path):
-    """Two runs of one usual name; the ensemble's second member is the second of them."""
-    one = write(tmp_path / "one", data, GOOD, "hybrid", "hybrid", "single")
-    two = write(tmp_path / "two", data, POOR, "hybrid", "hybrid", "single")
-    options = {"k": 3, "runs": [str(tmp_path / "two.trec"), str(tmp_path / "gone.trec")]}
-    both = write(
-        tmp_path / "both", data, GOOD, "both", "ensemble", "single", members=("hybrid", "hybrid"),
-        options=options,
-    )  # fmt: skip
-    rows = lines(ensemble_table(measured(one, two, both), (3,)))
-    assert rows[1] == ["both", "–", "member hybrid (two)", "58.3"]
-    assert rows[2] == ["both", "–", "member hybrid", "–"]  # gone, and two are called so
-
-
 def test_averages_over_few_queries_stand_in_parentheses(data, tmp_path):
-    groups = measured(write(tmp_path / "a", data, GOOD, "good"))
-    table = dict(section_tables(groups, ()))["seen_unseen"]
+    (group,) = measured(write(tmp_path / "a", data, GOOD, "good"))
+    table = sections(group)["seen-unseen"]
     assert lines(table)[0][3:6] == ["(100.0)", "(100.0)", "1"]
     assert "fewer than 30 queries" in table.note
 
@@ -397,9 +318,11 @@ def test_averages_over_few_queries_stand_in_parentheses(data, tmp_path):
 def test_rankings_by_hops_are_called_so_and_stand_behind_single_steps(data, tmp_path):
     ranked = write(tmp_path / "hops", data, GOOD, "hops", "biencoder", "ranked", score_mode=IN_CHAINS)
     plain = write(tmp_path / "plain", data, POOR, "plain", "biencoder", "single")
-    rows = lines(recall_table(measured(ranked, plain), (1,)))
-    assert [row[:3] for row in rows] == [["plain", "bi-encoder", "single"], ["hops", "bi-encoder", "ranked"]]
-    assert [run.chains for run in measured(ranked, plain)[0].runs] == [None, None]
+    (group,) = measured(ranked, plain)
+    rows = lines(recall_table(group, (1,), 1))
+    assert [row[:3] for row in rows] == [["hops", "bi-encoder", "ranked"], ["plain", "bi-encoder", "single"]]
+    assert [run.label for run in group.runs] == ["plain", "hops"]
+    assert [run.chains for run in group.runs] == [None, None]
 
 
 def test_each_type_of_questions_has_a_row_of_one_table(tmp_path: Path) -> None:
@@ -474,12 +397,10 @@ def page(files):
 
 
 def test_the_page_has_every_section_of_every_data_set(page, files):
-    assert [section.title for section in page.sections] == [
-        "All data sets", "small, test", "other, test", "What was run",
-    ]  # fmt: skip
-    assert [part.title for part in page.sections[1].parts] == [
-        "Recall", "Standard measures", "Memorisation", "Fixed and dynamic steps", "Other metrics",
-        "Proof graphs", "Significance", "Similarity of predictions",
+    assert [section.title for section in page.sections] == ["small, test", "other, test", "What was run"]
+    assert [part.title for part in page.sections[0].parts] == [
+        "Recall", "Standard measures", "Lengths of chains", "Other metrics", "Significance",
+        "Similarity of predictions",
     ]  # fmt: skip
     assert "4 runs on small (test), other (test)." in page.summary
     (alone,) = [page_of(files[3:])]
@@ -513,7 +434,7 @@ def test_html_is_well_formed_and_asks_for_nothing(page):
 def test_html_is_accessible(page):
     document = Document(render_html(page))
     assert document.named("html")[0]["lang"] == "en"
-    assert all(attributes.get("scope") in ("col", "row", "colgroup") for attributes in document.named("th"))
+    assert all(attributes.get("scope") in ("col", "row") for attributes in document.named("th"))
     count = len(document.named("table"))
     assert len(document.named("caption")) == count > 10
     regions = [a for a in document.named("div") if a.get("class") == "scroll"]
@@ -557,10 +478,10 @@ def test_names_and_passages_are_escaped_in_html_and_pictures(page, tmp_path):
 
 
 def test_what_finds_most_and_a_query_without_an_answer_are_said(page):
-    said = [block.text for block in page.sections[1].parts[0].blocks if hasattr(block, "warning")]
+    said = [block.text for block in page.sections[0].parts[0].blocks if hasattr(block, "warning")]
     assert said[1:] == ["half on small: no passage for 1 of 2 queries; they score 0."]
     assert said[1] in render_html(page)
-    said = page.sections[1].parts[0].blocks[0]
+    said = page.sections[0].parts[0].blocks[0]
     assert said.text.startswith("good finds most: R@3 100.0 over 2 queries; next ")
     assert said.text.endswith(" with 58.3.")
     assert not said.warning

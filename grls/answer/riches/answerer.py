@@ -338,9 +338,7 @@ def run_riches(
             return Retrieved.ranked(query_id, written_of(record).ranking())
 
         print(save_retrieved(output, queries, corpus, KeptResults(file, queries, retrieved), info))
-        scores = score_answers(
-            read_answers(f"{output}{ENDING}", texts=False), queries, questions.qrels, corpus
-        )
+        scores = score_answers(read_answers(f"{output}{ENDING}", texts=False), queries, questions.qrels)
         print(summary(scores, seconds))
         quotes = (quote for written in outputs(file, queries) for quote in written.quotes)
         several = sum(quote.held > len(quote.keys) for quote in quotes)
