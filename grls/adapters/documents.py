@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from grls.api.searcher import Searcher
 from grls.data.inputs.tables import json_value
 from grls.data.types import Hit, hop_and_links
 from grls.runs.trec import falling
@@ -14,6 +15,11 @@ def parted(hits: Sequence[Hit]) -> list[Hit]:
     """Hits with the scores of a run file: other libraries sort by scores, and part equal ones otherwise."""
     scores = falling([hit.score for hit in hits])
     return [hit._replace(score=score) for hit, score in zip(hits, scores, strict=True)]
+
+
+def search(searcher: Searcher, query: Any, k: int, **filters: Any) -> list[Hit]:
+    """The hits of a query, :func:`parted`; none for a query without a text."""
+    return [] if is_blank(query) else parted(searcher.search(query, k, **filters))
 
 
 def metadata_of_hit(hit: Hit) -> dict[str, Any]:

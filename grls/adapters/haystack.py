@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from asyncio import to_thread
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from grls.adapters.documents import is_blank, metadata_of_hit, parted, titled
+from grls.adapters.documents import metadata_of_hit, search, titled
 from grls.api.opening import load
 from grls.api.searcher import Searcher
 from grls.data.inputs.arguments import Count, checked
-from grls.data.types import Hit
 from grls.errors import ConfigError
 from grls.io.ending import needing
 from grls.io.files import is_temporary
@@ -79,32 +77,8 @@ class HaystackRetriever:
         where: str | None = None,
     ) -> dict[str, list[Document]]:
         """The best passages of a query; the other arguments replace those of the component."""
-        searcher, k, options = self._request(top_k, filters, where)
-        hits = [] if query is None or is_blank(query) else searcher.search(query, k, **options)
-        return {"documents": _documents(hits)}
-
-    @component.output_types(documents=list[Document])
-    @checked
-    async def run_async(
-        self,
-        query: str | None,
-        top_k: Count | None = None,
-        filters: dict[str, Any] | None = None,
-        where: str | None = None,
-    ) -> dict[str, list[Document]]:
-        """:meth:`run` in asynchronous code."""
-        searcher, k, options = await to_thread(self._request, top_k, filters, where)
-        hits = [] if query is None or is_blank(query) else await searcher.asearch(query, k, **options)
-        return {"documents": _documents(hits)}
-
-    def _request(
-        self, top_k: int | None, filters: dict[str, Any] | None, where: str | None
-    ) -> tuple[Searcher, int, dict[str, Any]]:
-        """The searcher, ``k``, and the filters of a search."""
-        searcher = self._opened()
-        rule = self.filters if filters is None else filters
-        allow = None
-        if rule:
+        searcher, allow = self._opened(), None
+        if rule := self.filters if filters is None else filters:
             allow = [
                 row["_id"]
                 for row in searcher.corpus.records()
@@ -113,8 +87,25 @@ class HaystackRetriever:
                     Document(id=row["_id"], content=row["text"], meta=titled(row["metadata"], row["title"])),
                 )
             ]
-        options = {"where": self.where if where is None else where, "allow": allow}
-        return searcher, self.top_k if top_k is None else top_k, options
+        where = self.where if where is None else where
+        hits = search(searcher, query, self.top_k if top_k is None else top_k, where=where, allow=allow)
+        return {
+            "documents": [
+                Document(id=hit.id, content=hit.text, meta=metadata_of_hit(hit), score=hit.score)
+                for hit in hits
+            ]
+        }
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self,
+        query: str | None,
+        top_k: Count | None = None,
+        filters: dict[str, Any] | None = None,
+        where: str | None = None,
+    ) -> dict[str, list[Document]]:
+        """:meth:`run` in asynchronous code."""
+        return await to_thread(self.run, query, top_k, filters, where)
 
     def to_dict(self) -> dict[str, Any]:
         """The component as data; a retriever is its folder.
@@ -138,10 +129,3 @@ class HaystackRetriever:
         """A component from :meth:`to_dict`; its folder is opened when it is used."""
         restored: Self = default_from_dict(cls, data)
         return restored
-
-
-def _documents(hits: Sequence[Hit]) -> list[Document]:
-    return [
-        Document(id=hit.id, content=hit.text, meta=metadata_of_hit(hit), score=hit.score)
-        for hit in parted(hits)
-    ]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from asyncio import to_thread
 from typing import Any
 
-from grls.adapters.documents import is_blank, metadata_of_hit, parted
+from grls.adapters.documents import metadata_of_hit, search
 from grls.api.searcher import Searcher
 from grls.data.inputs.arguments import Count, fitted_argument, refuse_unknown_arguments
-from grls.data.types import Hit
 from grls.io.ending import needing
 
 with needing("langchain", "the retriever for LangChain"):
@@ -50,10 +49,12 @@ class LangChainRetriever(BaseRetriever):
         where: str | None = None,
     ) -> list[Document]:
         """The best passages of a query; ``k`` and ``where`` override those of the retriever."""
-        if is_blank(query):
-            return []
         k, where = self.k if k is None else k, self.where if where is None else where
-        return self._documents(self.searcher.search(query, k, where=where))
+        documents = []
+        for hit in search(self.searcher, query, k, where=where):
+            metadata = {"title": "", **metadata_of_hit(hit), "id": hit.id, "score": hit.score}
+            documents.append(Document(hit.text, id=hit.id, metadata=metadata))
+        return documents
 
     async def _aget_relevant_documents(
         self,
@@ -64,14 +65,5 @@ class LangChainRetriever(BaseRetriever):
         where: str | None = None,
     ) -> list[Document]:
         """The same in asynchronous code."""
-        if is_blank(query):
-            return []
-        k, where = self.k if k is None else k, self.where if where is None else where
-        return self._documents(await self.searcher.asearch(query, k, where=where))
-
-    def _documents(self, hits: Sequence[Hit]) -> list[Document]:
-        documents = []
-        for hit in parted(hits):
-            metadata = {"title": "", **metadata_of_hit(hit), "id": hit.id, "score": hit.score}
-            documents.append(Document(hit.text, id=hit.id, metadata=metadata))
-        return documents
+        options = {"run_manager": run_manager.get_sync(), "k": k, "where": where}
+        return await to_thread(self._get_relevant_documents, query, **options)

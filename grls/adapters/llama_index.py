@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from asyncio import to_thread
 from typing import Any
 
-from grls.adapters.documents import is_blank, metadata_of_hit, parted
+from grls.adapters.documents import metadata_of_hit, search
 from grls.api.searcher import Searcher
 from grls.data.inputs.arguments import Count, checked
-from grls.data.types import Hit
 from grls.io.ending import needing
 
 with needing("llama-index", "the retriever for LlamaIndex"):
@@ -39,20 +38,9 @@ class LlamaIndexRetriever(BaseRetriever):
         self.where = where
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        if is_blank(query_bundle.query_str):
-            return []
-        return self._nodes(self.searcher.search(query_bundle.query_str, self.k, where=self.where))
+        hits = search(self.searcher, query_bundle.query_str, self.k, where=self.where)
+        nodes = [TextNode(id_=hit.id, text=hit.text, metadata=metadata_of_hit(hit)) for hit in hits]
+        return [NodeWithScore(node=node, score=hit.score) for node, hit in zip(nodes, hits, strict=True)]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        if is_blank(query_bundle.query_str):
-            return []
-        hits = await self.searcher.asearch(query_bundle.query_str, self.k, where=self.where)
-        return self._nodes(hits)
-
-    def _nodes(self, hits: Sequence[Hit]) -> list[NodeWithScore]:
-        return [
-            NodeWithScore(
-                node=TextNode(id_=hit.id, text=hit.text, metadata=metadata_of_hit(hit)), score=hit.score
-            )
-            for hit in parted(hits)
-        ]
+        return await to_thread(self._retrieve, query_bundle)
