@@ -25,11 +25,11 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, cast, get_origin, get_type_hints
 
 import grls
-from grls.errors import ConfigError, DataError, Option
+from grls.errors import ConfigError, DataError, Option, at_least
 from grls.io import ending
 from grls.io.option_errors import InParagraphs, PlainParser, is_list, name_lines, paragraphs
 from grls.io.progress import showing, wait_asleep_if_busy
-from grls.io.recipes import load_plugins, rare_options, warn_of_missing_plugins, with_recipes
+from grls.io.recipes import load_plugins, rare_options, with_recipes
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
@@ -281,7 +281,9 @@ class Command:
         if self.verb.training:
             function(self.verb.training, arguments)
             return
-        parser = self.parser(all_options)
+        parser = self.parser()
+        if not {"-h", "--help"}.isdisjoint(arguments):
+            self.explain(parser, all_options)
         arguments = with_lists(arguments, parser)
         parsed = parser.parse_args(arguments)
         folder = parsed.as_dict().get("retriever")
@@ -320,44 +322,47 @@ class Command:
         with checks, showing():
             function(**options)
 
-    def parser(self, all_options: bool = False) -> ArgumentParser:
-        """The parser, made from the parameters and the docstring of the function.
-
-        Without ``all_options`` the help leaves out what is rarely set (:func:`grls.io.recipes.rare`).
-        """
-        import docstring_parser
-
+    def parser(self) -> ArgumentParser:
+        """The parser, made from the parameters and the docstrings of the function and its options."""
         function = self.function
-        doc = docstring_parser.parse(function.__doc__ or "")
-        description = "\n\n".join(text for text in (doc.short_description, doc.long_description) if text)
-        names = {name: verb.summary for name, verb in self.verb.names.items()}
-        epilog = f"See also `{self.prog} NAME`:\n\n{name_lines(names)}\n" if names else "\n"
-        if not all_options:
-            epilog += f"`{self.prog} --help all` explains the options that are rarely set, too."
-        parser = PlainParser(
-            prog=self.prog, formatter_class=InParagraphs, description=description, epilog=epilog
-        )
+        parser = PlainParser(prog=self.prog, formatter_class=InParagraphs)
         parser.add_argument("--config", action="config", help=_CONFIG)
         parameters = signature(function).parameters
         positionals = {}  # the parameters before `*`; without a `*` all are options
         if any(parameter.kind is Parameter.KEYWORD_ONLY for parameter in parameters.values()):
             positionals = {n: p for n, p in parameters.items() if p.kind is Parameter.POSITIONAL_OR_KEYWORD}
         types = get_type_hints(function)
-        helps = {param.arg_name: param.description or "" for param in doc.params}
         for name, parameter in positionals.items():
             is_list = get_origin(types[name]) is list
             optional = parameter.default is not Parameter.empty
             form: dict[str, Any] = {"nargs": "*" if optional else "+"} if is_list else {"type": types[name]}
             if optional:
                 form |= {"default": parameter.default} | ({} if is_list else {"nargs": "?"})
-            parser.add_argument(name, help=helps.get(name, ""), **form)
+            parser.add_argument(name, **form)
         parser.add_function_arguments(function, skip=set(positionals), sub_configs=True)
-        if "retriever" in parameters:
+        if any(action.dest == "retriever" for action in parser._actions):
             parser.add_argument("--verify", type=bool | None, default=None, help=_VERIFY)
-        rare = {option for name, kind in types.items() for option in rare_options(name, kind)} | _RARE
-        for action in parser._actions:  # the formatter of the help leaves out rare options
-            cast(Any, action).rare = action.dest in rare and not all_options
         return parser
+
+    def explain(self, parser: ArgumentParser, all_options: bool) -> None:
+        """Give the parser its help; without ``all_options`` it leaves out what is rarely set."""
+        import docstring_parser
+
+        doc = docstring_parser.parse(self.function.__doc__ or "")
+        parser.description = "\n\n".join(filter(None, (doc.short_description, doc.long_description)))
+        names = {name: verb.summary for name, verb in self.verb.names.items()}
+        parser.epilog = f"See also `{self.prog} NAME`:\n\n{name_lines(names)}\n" if names else "\n"
+        if not all_options:
+            parser.epilog += f"`{self.prog} --help all` explains the options that are rarely set, too."
+        helps = {param.arg_name: param.description or "" for param in doc.params}
+        kinds = {action.dest: getattr(action, "_typehint", None) for action in parser._actions}
+        for group in parser._action_groups:
+            kinds[str(group.dest)] = getattr(group, "group_class", None)
+        rare = {option for name, kind in kinds.items() for option in rare_options(name, kind)} | _RARE
+        for action in parser._actions:
+            if not action.option_strings:
+                action.help = helps.get(action.dest, "")
+            cast(Any, action).rare = action.dest in rare and not all_options  # the formatter leaves it out
 
     def saving(self) -> str:
         """The advice after an out-of-memory error: which options save memory."""
@@ -399,21 +404,15 @@ def _refuse_early(options: Mapping[str, Any], prog: str) -> None:
 
     A name of an option means the same in all commands. ``prog`` is the command, for the remedy.
     """
-    warn_of_missing_plugins()
-    for name in ("device", *_COUNTS):
-        if options.get(name) in (None, "auto"):
-            continue
-        from grls.data.inputs.arguments import Count, UnfitError, fitted
+    at_least(1, **{name: options[name] for name in _COUNTS if name in options})
+    if options.get("device") not in (None, "auto"):
+        from grls.data.inputs.arguments import UnfitError, fitted
         from grls.models.option_names import Device
 
         try:
-            fitted(options[name], Device if name == "device" else Count)
+            fitted(options["device"], Device)
         except UnfitError as error:
-            raise ConfigError(error.said_of(f"{Option(name)}")) from None
-    if options.get("measures") is not None:
-        from grls.evaluation.measures import measure_names
-
-        measure_names(options["measures"])
+            raise ConfigError(error.said_of(f"{Option('device')}")) from None
     retriever, data, query = options.get("retriever"), options.get("data"), options.get("query") or os.devnull
     if isinstance(retriever, str) and not os.path.isfile(retriever):  # noqa: PTH113 (the name may be too long)
         from grls.retrieve.hub_names import is_on_the_hub

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from grls.answer.dsp.options import API, USUAL_PROGRAM, ProgramName, ProgramOptions
 from grls.answer.options import USUAL_DIRECT, USUAL_FOLLOW_UP, DirectOptions, FollowUpOptions
@@ -12,21 +15,43 @@ from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
 from grls.errors import ConfigError
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
+if TYPE_CHECKING:
+    from grls.answer.kept import Answer
+    from grls.answer.writer import Questions, TextWriter
+    from grls.retrieve.base import Description
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerOptions:
+    """Who answers which questions.
+
+    Args:
+        data: Data set folder.
+        model: Folder or hub name of a language model, causal or encoder-decoder; a .gguf file is read, too.
+        output: Path of the results without ending.
+        split: Split of the queries.
+        limit: Number of first queries to answer; null: all.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        name: Name of the run in reports.
+    """
+
+    data: str
+    model: str
+    output: str
+    split: str = "test"
+    limit: int | None = None
+    device: str = "auto"
+    name: str | None = None
+
 
 def answer_direct(
     *,
-    data: str,
-    model: str,
-    output: str,
     retriever: str | None = None,
     run: str | None = None,
     hops: HopOptions = USUAL_HOPS,
-    split: str = "test",
     k: int = 3,
     reader: DirectOptions = USUAL_DIRECT,
-    limit: int | None = None,
-    device: str = "auto",
-    name: str | None = None,
+    **options: Any,
 ) -> None:
     """Answer questions in one go: from what was retrieved for them, or closed-book.
 
@@ -36,74 +61,87 @@ def answer_direct(
     OUTPUT.jsonl, OUTPUT.info.json); `grls evaluate` scores both.
 
     Args:
-        data: Data set folder.
-        model: Folder or hub name of a language model, causal or encoder-decoder; a .gguf file is read, too.
-        output: Path of the results without ending.
         retriever: Retriever folder of any kind, or bm25 over the data set's corpus. Its folder stores the
             options of search.
         run: A finished run of these queries, .jsonl or .trec, instead of a retriever; its time is not
             counted.
         hops: How it retrieves hop by hop; the passages of a query's chains are its ranking.
-        split: Split of the queries.
         k: Number of passages to read for a question.
         reader: How the model reads and writes.
-        limit: Number of first queries to answer; null: all.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        name: Name of the run in reports.
+        options: See :class:`AnswerOptions`.
     """
     from grls.answer.direct import DirectReader
-    from grls.answer.kept import read_all, save_readings
     from grls.answer.opening import FinishedRun, description_of, open_for_reading, retrieval_settings
-    from grls.answer.writer import Questions, TextWriter, model_settings
+    from grls.answer.writer import Questions
     from grls.io.files import sha256
-    from grls.models.load.language import load_language_model
     from grls.retrieve.base import Retriever
     from grls.retrieve.queries import check_counts
     from grls.runs.portions import refuse_own_output
 
+    asked = AnswerOptions(**options)
     check_counts(**{"--k": k})
     if run is not None:
         if retriever is not None:
             raise ConfigError("give --retriever or --run, not both: a run is what a retriever has retrieved.")
         if hops.steps != "single":
             raise ConfigError("--hops.steps says how to retrieve, and a --run has retrieved: leave it out.")
-        refuse_own_output(output, [run])
-    questions = Questions.read(data, split, limit, output)
-    opened = None if run is not None else open_for_reading(retriever, hops, device, questions.corpus)
+        refuse_own_output(asked.output, [run])
+    questions = Questions.read(asked.data, asked.split, asked.limit, asked.output)
+    opened = None if run is not None else open_for_reading(retriever, hops, asked.device, questions.corpus)
     source: Retriever | FinishedRun | None = opened
     if run is not None:
         source = FinishedRun(run, questions.corpus, questions.queries, questions.split)
-    loaded, tokenizer = load_language_model(model, device)
-    writer = TextWriter(loaded, tokenizer, reader.max_new_tokens, reader.batch_size)
-    reads = {} if source is None else {"k": k, "depth": reader.depth}
-    method = {"method": "direct", **reads, "chat": reader.chat, "max_new_tokens": reader.max_new_tokens}
-    settings = {
-        **model_settings(model, loaded, tokenizer), **method, **retrieval_settings(retriever, opened),
-        "run": None if run is None else sha256(run), **questions.fingerprints,
-    }  # fmt: skip
-    direct = DirectReader(writer, source, questions.corpus, k, reader.depth, reader.chat)
-    readings, seconds, spent = read_all(questions, output, settings, writer, direct.answer)
     described = description_of(source)
-    options = {"model": Path(model).name, **described.options, **method, **spent}
-    named = name or ("closed-book" if source is None else f"direct, {described.name}, k={k}")
-    info = questions.info(described.system, named, described.score_mode, seconds, options)
-    save_readings(questions, output, readings, info)
+    reads = {} if source is None else {"k": k, "depth": reader.depth}
+    _read(
+        asked,
+        questions,
+        reader,
+        lambda writer: DirectReader(writer, source, questions.corpus, k, reader.depth, reader.chat).answer,
+        {"method": "direct", **reads},
+        {**retrieval_settings(retriever, opened), "run": None if run is None else sha256(run)},
+        described,
+        "closed-book" if source is None else f"direct, {described.name}, k={k}",
+    )
+
+
+def _read(
+    asked: AnswerOptions,
+    questions: Questions,
+    reader: DirectOptions | FollowUpOptions,
+    answering: Callable[[TextWriter], Answer],
+    method: dict[str, Any],
+    retrieval: dict[str, Any],
+    described: Description,
+    usual_name: str,
+) -> None:
+    """Answer all questions with a language model, save answers and run, and print the scores."""
+    from grls.answer.kept import read_all, save_readings
+    from grls.answer.writer import TextWriter, model_settings
+    from grls.models.load.language import load_language_model
+
+    loaded, tokenizer = load_language_model(asked.model, asked.device)
+    writer = TextWriter(loaded, tokenizer, reader.max_new_tokens, reader.batch_size)
+    method |= {"chat": reader.chat, "max_new_tokens": reader.max_new_tokens}
+    settings = {
+        **model_settings(asked.model, loaded, tokenizer), **method, **retrieval, **questions.fingerprints,
+    }  # fmt: skip
+    readings, seconds, spent = read_all(questions, asked.output, settings, writer, answering(writer))
+    recorded = {"model": Path(asked.model).name, **described.options, **method, **spent}
+    name, mode = asked.name or usual_name, described.score_mode
+    info = questions.info(described.system, name, mode, seconds, recorded)
+    save_readings(questions, asked.output, readings, info)
 
 
 def answer_dsp(
     program: ProgramName,
     *,
-    data: str,
     model: str,
-    output: str,
     retriever: str | None = None,
     hops: HopOptions = USUAL_HOPS,
-    split: str = "test",
     k: int = 3,
     dsp: ProgramOptions = USUAL_PROGRAM,
-    limit: int | None = None,
-    device: str = "auto",
-    name: str | None = None,
+    **options: Any,
 ) -> None:
     """Answer questions with a program of demonstrate-search-predict (arXiv 2212.14024), on DSPy.
 
@@ -115,22 +153,18 @@ def answer_dsp(
 
     Args:
         program: openqa, multihop or conversational; or a baseline: vanilla, retrieve-then-read or self-ask.
-        data: Data set folder.
         model: Folder, hub name or .gguf file of a language model; with an endpoint the name it has there; or
             api:PROVIDER/MODEL as DSPy names them (api:openai/gpt-4o-mini), with its key in the environment.
-        output: Path of the results without ending.
         retriever: Retriever folder of any kind, or bm25 over the data set's corpus. Its folder stores the
             options of search.
         hops: How it retrieves hop by hop for each query of the program.
-        split: Split of the queries.
         k: Number of passages to read for a retrieval.
         dsp: Options of the program.
-        limit: Number of first queries to answer; null: all.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        name: Name of the run in reports.
+        options: See :class:`AnswerOptions`.
     """
     from grls.retrieve.queries import check_counts
 
+    asked = AnswerOptions(model=model, **options)
     check_counts(**{"--k": k})
     if program == "vanilla" and retriever is not None:
         raise ConfigError("the program vanilla retrieves nothing: leave out --retriever.")
@@ -142,25 +176,21 @@ def answer_dsp(
     from grls.answer.opening import open_for_reading
     from grls.answer.writer import Questions
 
-    questions = Questions.read(data, split, limit, output)
+    questions = Questions.read(asked.data, asked.split, asked.limit, asked.output)
     logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures stand in the trace
-    opened = open_for_reading(retriever, hops, device, questions.corpus)
-    answering.answer_with_program(questions, program, opened, retriever, model, k, dsp, device, output, name)
+    opened = open_for_reading(retriever, hops, asked.device, questions.corpus)
+    answering.answer_with_program(
+        questions, program, opened, retriever, model, k, dsp, asked.device, asked.output, asked.name
+    )
 
 
 def answer_follow_up(
     *,
-    data: str,
-    model: str,
-    output: str,
     retriever: str,
     hops: HopOptions = USUAL_HOPS,
-    split: str = "test",
     k: int = 1,
     reader: FollowUpOptions = USUAL_FOLLOW_UP,
-    limit: int | None = None,
-    device: str = "auto",
-    name: str | None = None,
+    **options: Any,
 ) -> None:
     """Answer questions by decomposition: the model asks follow-up questions, and each is retrieved for.
 
@@ -169,61 +199,44 @@ def answer_follow_up(
     of what was retrieved (OUTPUT.trec, OUTPUT.jsonl, OUTPUT.info.json); `grls evaluate` scores both.
 
     Args:
-        data: Data set folder.
-        model: Folder or hub name of a language model, causal or encoder-decoder; a .gguf file is read, too.
-        output: Path of the results without ending.
         retriever: Retriever folder of any kind, or bm25 over the data set's corpus. Its folder stores the
             options of search.
         hops: How it retrieves hop by hop for each follow-up question.
-        split: Split of the queries.
         k: Number of passages to read for a follow-up question.
         reader: How the model reads and writes.
-        limit: Number of first queries to answer; null: all.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        name: Name of the run in reports.
+        options: See :class:`AnswerOptions`.
     """
     from grls.answer.iterative import IterativeReader
-    from grls.answer.kept import read_all, save_readings
     from grls.answer.opening import open_for_reading, retrieval_settings
-    from grls.answer.writer import Questions, TextWriter, model_settings
-    from grls.models.load.language import load_language_model
+    from grls.answer.writer import Questions
     from grls.retrieve.queries import check_counts
 
+    asked = AnswerOptions(**options)
     check_counts(**{"--k": k})
-    questions = Questions.read(data, split, limit, output)
-    opened = open_for_reading(retriever, hops, device, questions.corpus)
+    questions = Questions.read(asked.data, asked.split, asked.limit, asked.output)
+    opened = open_for_reading(retriever, hops, asked.device, questions.corpus)
     assert opened is not None
-    loaded, tokenizer = load_language_model(model, device)
-    writer = TextWriter(loaded, tokenizer, reader.max_new_tokens, reader.batch_size)
-    asking = IterativeReader(writer, opened, questions.corpus, k, reader.questions, reader.chat)
-    method = {
-        "method": "follow-up", "k": k, "questions": reader.questions, "chat": reader.chat,
-        "max_new_tokens": reader.max_new_tokens,
-    }  # fmt: skip
-    settings = {
-        **model_settings(model, loaded, tokenizer), **method, **retrieval_settings(retriever, opened),
-        **questions.fingerprints,
-    }  # fmt: skip
-    readings, seconds, spent = read_all(questions, output, settings, writer, asking.answer)
     described = opened.describe()
-    options = {"model": Path(model).name, **described.options, **method, **spent}
-    named = name or f"follow-up, {described.name}, k={k}"
-    info = questions.info(described.system, named, "rank", seconds, options)
-    save_readings(questions, output, readings, info)
+    _read(
+        asked,
+        questions,
+        reader,
+        lambda writer: (
+            IterativeReader(writer, opened, questions.corpus, k, reader.questions, reader.chat).answer
+        ),
+        {"method": "follow-up", "k": k, "questions": reader.questions},
+        retrieval_settings(retriever, opened),
+        replace(described, score_mode="rank"),
+        f"follow-up, {described.name}, k={k}",
+    )
 
 
 def answer_riches(
     *,
-    data: str,
-    model: str,
-    output: str,
     keys: KeyOptions = USUAL_KEYS,
     prompt: PromptOptions = USUAL_PROMPT,
     search: InterleaveOptions = USUAL_INTERLEAVE,
-    split: str = "test",
-    limit: int | None = None,
-    device: str = "auto",
-    name: str | None = None,
+    **options: Any,
 ) -> None:
     """Answer questions with interlaced retrieval (RICHES, arXiv 2407.00361).
 
@@ -233,19 +246,14 @@ def answer_riches(
     (OUTPUT.written.jsonl).
 
     Args:
-        data: Data set folder.
-        model: Folder or hub name of a language model, causal or encoder-decoder; a .gguf file is read, too.
-        output: Path of the results without ending.
         keys: Options of the keys that may be quoted.
         prompt: Options of the prompt.
         search: How free text and quotes are decoded.
-        split: Split of the queries.
-        limit: Number of first queries to answer; null: all.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        name: Name of the run in reports.
+        options: See :class:`AnswerOptions`.
     """
     from grls.answer.riches.answerer import run_riches
     from grls.answer.writer import Questions
 
-    questions = Questions.read(data, split, limit, output)
-    run_riches(questions, model, keys, prompt, search, device, output, name)
+    asked = AnswerOptions(**options)
+    questions = Questions.read(asked.data, asked.split, asked.limit, asked.output)
+    run_riches(questions, asked.model, keys, prompt, search, asked.device, asked.output, asked.name)

@@ -18,6 +18,9 @@ from grls.data.dataset import read_split
 from grls.errors import ConfigError, DataError, at_least, one_of
 from grls.io.files import atomic_file, refuse_unwritable, without_ending, write_json
 from grls.io.option_errors import visible
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.options import stored_options
 from grls.retrieve.registry import Opening, load_retriever, member_folders, names_bm25
 from grls.retrieve.spec import is_retriever
 from grls.runs.portions import read_info
@@ -120,7 +123,12 @@ def experiment_command(
             if not Path(path).is_file():
                 if data is None:
                     raise ConfigError(f"{path} retrieves for the queries of a data set: give --data FOLDER.")
-                options = RetrieveOptions(path, data, split or "test", limit, depth, device=device)
+                stored = stored_options(path)
+                options = RetrieveOptions(
+                    retriever=path, data=data, split=split or "test", limit=limit, k=depth, device=device,
+                    search=SearchOptions(**stored.get("search", {})),
+                    hops=HopOptions(**stored.get("hops", {})),
+                )  # fmt: skip
                 file = _retrieved(options, label, f"{output}-runs")
             files.append((file, name))
             labels |= {file: label} if label else {}
@@ -136,8 +144,8 @@ def experiment_command(
     print("\n\n".join(visible(table.text()) for table in printed))
     more: list[Table] = []
     if growth is not None or kinds:
-        asked = RetrieveOptions("", str(data), split or "test", limit, depth, device=device)
-        for table in _further_tables(named, asked, names[0], growth, kinds, seed):
+        queries = (str(data), split or "test", limit)
+        for table in _further_tables(named, *queries, device, names[0], depth, growth, kinds, seed):
             print("\n" + visible(table.text()))
             more.append(table)
     every = [*printed, *more]
@@ -227,8 +235,12 @@ def _retrieved(options: RetrieveOptions, name: str, folder: str) -> str:
 
 def _further_tables(
     named: Sequence[tuple[str, list[str]]],
-    asked: RetrieveOptions,
+    data: str,
+    split: str,
+    limit: int | None,
+    device: str,
     measure: str,
+    k: int,
     growth: int | None,
     kinds: Sequence[Perturbation],
     seed: int,
@@ -237,9 +249,9 @@ def _further_tables(
     from grls.report.stress import grow, growth_table, losses, stress_table
     from grls.retrieve.bm25 import BM25Retriever
 
-    corpus = Corpus.read(asked.data)
-    queries, qrels = read_split(asked.data, str(asked.split), corpus, asked.limit)
-    opening = Opening(asked.device)
+    corpus = Corpus.read(data)
+    queries, qrels = read_split(data, split, corpus, limit)
+    opening = Opening(device)
     with TemporaryDirectory(prefix="grls-") as work:
         place = Path(work)
 
@@ -259,7 +271,7 @@ def _further_tables(
                     for label, folder in folders.items():
                         (place / "steps").mkdir()
                         steps[label] = grow(
-                            folder, corpus, queries, qrels, growth, measure, asked.k, place / "steps", opening
+                            folder, corpus, queries, qrels, growth, measure, k, place / "steps", opening
                         )
                         shutil.rmtree(place / "steps")
             yield growth_table(steps, measure)
@@ -275,5 +287,5 @@ def _further_tables(
             found = {}
             for name, paths in named:
                 opened = (load_retriever(folder_of(path), opening) for path in paths)
-                found[name] = [losses(r, queries, qrels, kinds, measure, asked.k, seed) for r in opened]
+                found[name] = [losses(r, queries, qrels, kinds, measure, k, seed) for r in opened]
             yield stress_table(found, kinds, measure, len(queries), seed)

@@ -14,7 +14,7 @@ from grls.cluster.options import USUAL_WORKERS, WorkerOptions, Workers, workers_
 from grls.cluster.plan import Shard, Work, refuse_other_reading, seen_elsewhere
 from grls.cluster.workers import done_shards
 from grls.data.dataset import own_corpus, passage_queries, read_queries, read_split
-from grls.data.filter_options import NO_FILTER, FilterOptions
+from grls.data.filter_options import FilterOptions
 from grls.data.filters import filters_of
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
@@ -23,44 +23,20 @@ from grls.models.option_names import Precision
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
-from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import BM25, Opening, index_seconds, load_retriever, names_bm25
 from grls.retrieve.run import Elsewhere, RetrieverRun
 from grls.runs.portions import ENDINGS, PORTION, KeptResults, Portions, fingerprint_queries, write_retrieved
 
+_FILE = "retrieved.jsonl"
 
-def retrieve(
-    retriever: str,
-    *,
-    data: str,
-    output: str,
-    split: str | None = "test",
-    limit: int | None = None,
-    k: int = 10,
-    search: SearchOptions = USUAL_SEARCH,
-    hops: HopOptions = USUAL_HOPS,
-    where: str | None = None,
-    allow: str | None = None,
-    query_filters: bool = False,
-    bm25: BM25Options = USUAL_BM25,
-    analyzer: Analyzer = USUAL,
-    device: str = "auto",
-    precision: Precision = "float32",
-    name: str | None = None,
-    ray: str | None = None,
-    workers: WorkerOptions = USUAL_WORKERS,
-) -> None:
-    """Retrieve for queries.
 
-    Writes OUTPUT.trec (a TREC run; none where an id holds white space), OUTPUT.jsonl (with evidence text) and
-    OUTPUT.info.json (what made them, for `grls fuse` and `grls experiment`). With many queries a killed run
-    resumes when it is called again with the same options (OUTPUT.retrieved.jsonl). Options of search and hops
-    that the folder stores replace the defaults.
+@dataclass(frozen=True, kw_only=True)
+class RetrieveOptions:
+    """What retrieves for which queries; a worker opens the same by it.
 
     Args:
         retriever: Retriever folder of any kind, or `bm25`: BM25 over the corpus of the data set.
         data: Data set folder (queries and qrels), or a queries.jsonl where ``split`` is null.
-        output: Path of the results without ending.
         split: Split of the queries; null: all queries of the file.
         limit: Number of first queries of the split; null: all. The manifest records it: the run is scored on
             these queries, and is fused and compared with runs for the same ones.
@@ -78,43 +54,18 @@ def retrieve(
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Precision of the model: float32, bfloat16, or int8 on CPUs (generators only); auto:
             bfloat16 where the processor has it.
-        name: Name of the run in reports; null: a name from the system and the steps.
-        ray: Address of a Ray cluster whose workers share the queries: HOST:PORT, auto, or local for a cluster
-            on this machine. All its machines must see the files. Scores are those of one process up to the
-            rounding of float32.
-        workers: How many workers, and their shards.
-    """
-    sharing = workers_of(ray, workers)
-    check_counts(k=k)
-    output = without_ending(output, ENDINGS)
-    refuse_unwritable(output)
-    rule = FilterOptions(allow, where, query_filters)
-    options = RetrieveOptions(
-        retriever, data, split, limit, k, search, hops, rule, bm25, analyzer, device, precision
-    )
-    run = options.opened()
-    print(run.save(output, name, None if sharing is None else _by_workers(run, options, sharing, output)))
-
-
-_FILE = "retrieved.jsonl"
-
-
-@dataclass(frozen=True)
-class RetrieveOptions:
-    """The options of `grls retrieve`, with which a worker opens the same retriever and the same queries.
-
-    ``filter`` holds ``where``, ``allow`` and ``query_filters``. Options of search and hops that are None are
-    those of the folder.
     """
 
     retriever: str
     data: str
-    split: str | None
-    limit: int | None
-    k: int
-    search: SearchOptions | None = None
-    hops: HopOptions | None = None
-    filter: FilterOptions = NO_FILTER
+    split: str | None = "test"
+    limit: int | None = None
+    k: int = 10
+    search: SearchOptions = USUAL_SEARCH
+    hops: HopOptions = USUAL_HOPS
+    where: str | None = None
+    allow: str | None = None
+    query_filters: bool = False
     bm25: BM25Options = USUAL_BM25
     analyzer: Analyzer = USUAL
     device: str = "auto"
@@ -134,32 +85,32 @@ class RetrieveOptions:
             raise ConfigError(
                 "--limit counts the queries of a split: name one with --split, or give fewer queries."
             )
-        filters = filters_of(self.filter, queries)
+        rule = FilterOptions(self.allow, self.where, self.query_filters)
+        filters = filters_of(rule, queries)
         begun = perf_counter()
         if names_bm25(self.retriever):
-            if self.search is not None and self.search.compile:
-                raise ConfigError("--search.compile compiles the search of a generator; bm25 has no such.")
-            if self.search is not None and self.search.rescore:
-                raise ConfigError("--search.rescore is for a generator; bm25 rescores nothing: leave it out.")
+            if self.search.compile or self.search.rescore:
+                raise ConfigError(
+                    "--search.compile and --search.rescore are for a generator; bm25 takes neither: leave "
+                    "them out."
+                )
             opened = bm25_over(self.data, corpus, self.analyzer, self.bm25)
         else:
             refuse_words(self.retriever, self.analyzer, self.bm25)
             opened = load_retriever(self.retriever, Opening(self.device, self.precision, self.search))
-        if self.hops is not None:
-            opened = hop_by_hop(opened, self.hops)
+        opened = hop_by_hop(opened, self.hops)
         tell_unlike_training(opened)
         indexed = perf_counter() - begun if names_bm25(self.retriever) else index_seconds(self.retriever)
         refuse_other_corpus(opened, self.data, self.split, corpus)
         own = frozenset() if self.split is None else passage_queries(queries, qrels, opened.corpus)
-        options = (self.data, self.split, self.k, filters, self.filter, self.precision, self.limit, indexed)
+        options = (self.data, self.split, self.k, filters, rule, self.precision, self.limit, indexed)
         return RetrieverRun(opened, queries, *options, own)
 
     def elsewhere(self) -> RetrieveOptions:
         """The same with absolute paths: a worker runs in another folder."""
         retriever = BM25 if names_bm25(self.retriever) else seen_elsewhere(self.retriever)
-        allow = None if self.filter.allow is None else seen_elsewhere(self.filter.allow)
-        filters = replace(self.filter, allow=allow)
-        return replace(self, retriever=retriever, data=seen_elsewhere(self.data), filter=filters)
+        allow = None if self.allow is None else seen_elsewhere(self.allow)
+        return replace(self, retriever=retriever, data=seen_elsewhere(self.data), allow=allow)
 
     def work(self, fingerprints: dict[str, str]) -> Work:
         """The work on a shard by a worker, which opens the retriever and the queries once."""
@@ -173,6 +124,40 @@ class RetrieveOptions:
             return {"seconds": perf_counter() - begun}
 
         return retrieve
+
+
+def retrieve(
+    retriever: str,
+    *,
+    output: str,
+    name: str | None = None,
+    ray: str | None = None,
+    workers: WorkerOptions = USUAL_WORKERS,
+    **options: Any,
+) -> None:
+    """Retrieve for queries.
+
+    Writes OUTPUT.trec (a TREC run; none where an id holds white space), OUTPUT.jsonl (with evidence text) and
+    OUTPUT.info.json (what made them, for `grls fuse` and `grls experiment`). With many queries a killed run
+    resumes when it is called again with the same options (OUTPUT.retrieved.jsonl). Options of search and hops
+    that the folder stores replace the defaults.
+
+    Args:
+        retriever: Retriever folder of any kind, or `bm25`: BM25 over the corpus of the data set.
+        output: Path of the results without ending.
+        name: Name of the run in reports; null: a name from the system and the steps.
+        ray: Address of a Ray cluster whose workers share the queries: HOST:PORT, auto, or local for a cluster
+            on this machine. All its machines must see the files. Scores are those of one process up to the
+            rounding of float32.
+        workers: How many workers, and their shards.
+        options: See :class:`RetrieveOptions`.
+    """
+    asked = RetrieveOptions(retriever=retriever, **options)
+    sharing = workers_of(ray, workers)
+    output = without_ending(output, ENDINGS)
+    refuse_unwritable(output)
+    run = asked.opened()
+    print(run.save(output, name, None if sharing is None else _by_workers(run, asked, sharing, output)))
 
 
 def _fingerprints(run: RetrieverRun) -> dict[str, str]:

@@ -9,12 +9,10 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import field, fields, is_dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -146,7 +144,7 @@ def load_plugins() -> None:
     group ``grls.plugins``. If such a package cannot be imported, a warning says so. Plugins are imported
     only when the package does not know a name.
     """
-    for name in _named_plugins():
+    for name in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
         try:
             import_module(name)
         except ImportError as error:
@@ -159,20 +157,6 @@ def load_plugins() -> None:
             import_module(point.module)
         except ImportError as error:
             logger.warning("the plugin %s cannot be imported (%s); it is left out.", point.value, error)
-
-
-def warn_of_missing_plugins() -> None:
-    for name in _named_plugins():
-        with suppress(ImportError, ValueError):  # of a package around it
-            if find_spec(name):
-                continue
-        logger.warning(
-            "%s names %r, which is not installed, and not on PYTHONPATH: it adds nothing.", VARIABLE, name
-        )
-
-
-def _named_plugins() -> list[str]:
-    return [name for part in os.environ.get(VARIABLE, "").split(",") if (name := part.strip())]
 
 
 def definition(plugin: object) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from grls.errors import ConfigError, Option, at_least
 from grls.io.recipes import rare
+from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
 RerankBy = Literal["none", "zero-shot", "trained", "oracle"]
 
@@ -117,3 +118,33 @@ class ExampleOptions:
 
 USUAL_RERANK = RerankOptions()
 USUAL_EXAMPLES = ExampleOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions:
+    """A run of In-Context RALM.
+
+    Args:
+        model: Folder or hub name of a causal language model; a .gguf file is read, too.
+        text: A text file, or a folder whose .txt files are the texts.
+        output: Path of the results without ending.
+        data: Corpus, or data set folder with one: what the retriever bm25 retrieves from.
+        retriever: Retriever folder of any kind, or bm25. Its folder stores the options of search.
+        hops: How it retrieves hop by hop; the passages of a query's chains are its ranking.
+        reader: Options of the model's input.
+        exclude: A file of titles or passage ids, one a line, that must not be found: of the texts themselves.
+            A line that is neither is reported.
+        limit: Number of first tokens of each text to read; null: all.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+    """
+
+    model: str
+    text: str
+    output: str
+    data: str | None = None
+    retriever: str | None = None
+    hops: HopOptions = USUAL_HOPS
+    reader: WindowOptions = USUAL_WINDOW
+    exclude: str | None = None
+    limit: int | None = None
+    device: str = "auto"

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from grls.answer.opening import open_for_reading, retrieval_settings
-from grls.answer.ralm.options import RerankOptions, WindowOptions
+from grls.answer.ralm.options import RerankOptions, TaskOptions
 from grls.answer.ralm.reader import (
     InContextRalm,
     Oracle,
@@ -45,7 +45,6 @@ from grls.io.progress import counted
 from grls.io.work import Record, all_done
 from grls.models.load.build import Loaded
 from grls.models.load.language import end_tokens, load_language_model, model_fingerprint
-from grls.retrieve.hops.options import HopOptions
 
 log = logging.getLogger(__name__)
 
@@ -66,23 +65,21 @@ class RalmTask(NamedTuple):
     settings: dict[str, Any]
 
 
-def task_of(
-    model: str, text: str, output: str, data: str | None, retriever: str | None, hops: HopOptions,
-    window: WindowOptions, rerank: RerankOptions, exclude: str | None, limit: int | None, device: str,
-) -> RalmTask:  # fmt: skip
-    """Open a run; the arguments are the options of ``grls ralm``."""
+def task_of(asked: TaskOptions, rerank: RerankOptions) -> RalmTask:
+    """Open a run."""
+    retriever, window, device = asked.retriever, asked.reader, asked.device
     quiet()
-    refuse_unwritable(output)
+    refuse_unwritable(asked.output)
     if retriever is None and rerank.by != "none":
         raise ConfigError(f"there is nothing to rerank without {Option('retriever', 'FOLDER')}, or bm25.")
-    if retriever is None and exclude is not None:
+    if retriever is None and asked.exclude is not None:
         raise ConfigError(f"there is nothing to exclude without {Option('retriever', 'FOLDER')}, or bm25.")
-    corpus = None if data is None or retriever is None else Corpus.read(data)
-    opened = open_for_reading(retriever, hops, device, corpus, same=False)
-    loaded = load_language_model(model, device)
+    corpus = None if asked.data is None or retriever is None else Corpus.read(asked.data)
+    opened = open_for_reading(retriever, asked.hops, device, corpus, same=False)
+    loaded = load_language_model(asked.model, device)
     window = window if opened is not None else replace(window, documents=0)
     corpus = None if opened is None else opened.corpus
-    hidden = None if corpus is None or exclude is None else without(corpus, Path(exclude))
+    hidden = None if corpus is None or asked.exclude is None else without(corpus, Path(asked.exclude))
     reader = InContextRalm(loaded.model, loaded.tokenizer, window, opened, corpus, allow=hidden)
     if rerank.by != "none" and rerank.candidates < window.documents:
         raise ConfigError(
@@ -107,11 +104,12 @@ def task_of(
         reranker = Reranker.load(str(rerank.reranker), device=device, trained=True)
         reader.chooser = Trained(reranker, loaded.tokenizer, corpus, rerank.candidates)
         judge = reranker.model
-    texts = read_texts(Path(text), loaded, limit)
+    texts = read_texts(Path(asked.text), loaded, asked.limit)
     settings = {
-        **model_settings(model, loaded.model, loaded.tokenizer), **asdict(window), "rerank": rerank.by,
+        **model_settings(asked.model, loaded.model, loaded.tokenizer), **asdict(window), "rerank": rerank.by,
         "judge": rerank.judge, "judge_tokens": rerank.judge_tokens if rerank.by == "zero-shot" else None,
-        "reranker": rerank.reranker, "exclude": None if exclude is None else _digest(read_text(exclude)),
+        "reranker": rerank.reranker,
+        "exclude": None if asked.exclude is None else _digest(read_text(asked.exclude)),
         "texts": {text.name: _digest(json.dumps(text.tokens)) for text in texts},
         **retrieval_settings(retriever, opened), "corpus": None if corpus is None else corpus.fingerprint,
         "candidates": reader.chooser.candidates,
