@@ -52,7 +52,6 @@ def experiment_command(
     output: str = "experiment",
     page: bool = False,
     seed: int = 0,
-    title: str = "Retrieval runs",
     device: str = "auto",
 ) -> None:
     """Compare systems on the same queries, in one table.
@@ -83,9 +82,8 @@ def experiment_command(
             (OUTPUT-stress.csv).
         output: Path of what is written, without ending.
         page: Also write OUTPUT.html, one file that needs nothing else, with curves, lengths of chains and
-            similarity, and OUTPUT-figures/ (its pictures).
+            similarity.
         seed: Seed of perturbed queries, and of bootstrap and permutations on the page.
-        title: Heading of the page.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
     named = _named(systems)
@@ -168,11 +166,11 @@ def experiment_command(
         reference = next((label for label, system in by_label.items() if system == baseline), None)
         tested = [name for name in names if not name.startswith("Judged")]
         k = cutoff(names[0]) if names[0].startswith("R@") else 5
-        built = build_page(groups, ks, k, reference, seed, title, tested)
+        built = build_page(groups, ks, k, reference, seed, tested=tested)
         titles = [*(table.data for table in tables), *(table.name.capitalize() for table in more)]
         parts = [Subsection(name, (shown,)) for name, shown in zip(titles, every, strict=True)]
         built = built._replace(sections=(Section("Systems", tuple(parts)), *built.sections))
-        print(", ".join(map(str, write_report(built, output))))
+        print(write_report(built, output))
 
 
 def _refuse_no_system(baseline: str | None, systems: Sequence[str]) -> None:

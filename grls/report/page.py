@@ -28,7 +28,7 @@ from grls.evaluation.graph import GraphErrors
 from grls.evaluation.measures import shared_name
 from grls.evaluation.metrics import cutoffs, means, sequence_recall
 from grls.evaluation.misses import KINDS
-from grls.io.files import atomic_file, atomic_folder, refuse_foreign, refuse_unwritable, write_json
+from grls.io.files import atomic_file
 from grls.io.html import document
 from grls.io.progress import counted
 from grls.report.blocks import (
@@ -256,24 +256,13 @@ def spoken(name: str) -> str:
     }.get(name) or measure_label(name)
 
 
-_INDEX = "figures.json"
-
-
-def write_report(page: Page, output: str) -> list[Path]:
-    """Write ``OUTPUT.html`` and the folder ``OUTPUT-figures`` (SVG), each atomically; returns their paths."""
-    refuse_unwritable(output)
-    folder = Path(f"{output}-figures")
-    refuse_foreign(folder, _INDEX)
-    html = render_html(page)
-    with atomic_folder(folder, _INDEX) as new:
-        shown = pictures(page)
-        for picture in shown:
-            (new / f"{picture.name}.svg").write_text(standalone(picture), encoding="utf-8")
-        write_json(new / _INDEX, {f"{picture.name}.svg": picture.caption for picture in shown})
+def write_report(page: Page, output: str) -> Path:
+    """Write ``OUTPUT.html`` and return its path."""
     file = Path(f"{output}.html")
+    html = render_html(page)
     with atomic_file(file) as stream:
         stream.write(html)
-    return [file, folder]
+    return file
 
 
 def render_html(page: Page) -> str:
@@ -290,17 +279,6 @@ def render_html(page: Page) -> str:
     )
     body = environment.from_string(_template("page.html")).render(page=page)
     return document(page.title, _template("page.css"), body)
-
-
-def pictures(page: Page) -> list[Picture]:
-    blocks = [block for section in page.sections for part in section.parts for block in part.blocks]
-    return [picture for block in blocks if isinstance(block, Gallery) for picture in block.pictures]
-
-
-def standalone(picture: Picture) -> str:
-    start = picture.svg.index(">", picture.svg.index("<svg")) + 1
-    white = '<rect width="100%" height="100%" fill="#ffffff"/>'
-    return f"{picture.svg[:start]}{white}{picture.svg[start:]}\n"
 
 
 def _template(name: str) -> str:

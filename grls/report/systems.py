@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from grls.io.files import read_json
 from grls.io.progress import counted
 from grls.report.blocks import NONE, Cell, Table
 from grls.report.runs import DataGroup
+from grls.retrieve.spec import from_record
 
 log = logging.getLogger(__name__)
 
@@ -297,56 +297,47 @@ class Quoted(NamedTuple):
                 )  # fmt: skip
 
 
-_OF_FILE = {"set": str, "queries": int, "passages": int, "rows": list}
-_OF_ROW = {"system": str, "points": dict, "source": str, "setting": str}
-_OPTIONAL = ("queries", "passages", "setting")
+@dataclass(frozen=True)
+class QuotedRow:
+    """A row of a paper: a system, measures in percent, paper and table, and what a reader must know."""
+
+    system: str
+    points: dict[str, float]
+    source: str
+    setting: str = ""
+
+
+@dataclass(frozen=True)
+class QuotedSet:
+    """Rows over a set, and how many queries and passages it has; None: not known."""
+
+    set: str
+    rows: list[dict[str, Any]]
+    queries: int | None = None
+    passages: int | None = None
 
 
 def read_quoted(path: str | Path) -> Quoted:
-    """Read rows of others from a JSON file.
-
-    ``{"set", "queries", "passages", "rows": [{"system", "points", "source", "setting"}]}``; ``points`` are
-    measures in percent (``{"R@5": 63.8}``), ``source`` is the paper and table. The counts and ``setting``
-    (what a reader must know) may be left out.
-    """
+    """Read rows of others from a JSON file, a :class:`QuotedSet` of each a :class:`QuotedRow`."""
     file = Path(path)
-    content = _checked_fields(read_json(file), _OF_FILE, file, "the file")
+    content = from_record(QuotedSet, read_json(file), file, "the file")
     rows: dict[str, SystemScores] = {}
-    for number, record in enumerate(content["rows"], 1):
-        row = _checked_fields(record, _OF_ROW, file, f"row {number}")
-        if (name := f"{row['system']} (quoted)") in rows:
-            raise DataError(f"row {number}: the system {row['system']!r} is there already; rename one.", file)
-        values = row["points"].items()
-        wrong = {m: v for m, v in values if type(v) not in (int, float) or not 0 <= v <= 100}
-        if wrong or not row["points"]:
+    for number, record in enumerate(content.rows, 1):
+        row = from_record(QuotedRow, record, file, f"row {number}")
+        if (name := f"{row.system} (quoted)") in rows:
+            raise DataError(f"row {number}: the system {row.system!r} is there already; rename one.", file)
+        if not row.points or not all(0 <= value <= 100 for value in row.points.values()):
             raise DataError(
                 f"row {number}: expected points of measures from 0 to 100, such as {{'R@5': 63.8}}, got "
-                f"{wrong or row['points']}.",
+                f"{row.points}.",
                 file,
             )
         try:
-            measures = measure_names([*row["points"]])
+            measures = measure_names([*row.points])
         except ConfigError as error:
             raise DataError(f"row {number}: {error.text}", file) from None
-        means = {m: value / 100 for m, value in zip(measures, row["points"].values(), strict=True)}
-        source = "; ".join(filter(None, (row["source"], row.get("setting"))))
+        means = {m: value / 100 for m, value in zip(measures, row.points.values(), strict=True)}
+        source = "; ".join(filter(None, (row.source, row.setting)))
         rows[name] = SystemScores(name, means, {}, {}, None, source=source)
-    counts: dict[str, int] = {name: content[name] for name in ("queries", "passages") if name in content}
-    return Quoted(tuple(rows.values()), counts, file)
-
-
-def _checked_fields(record: Any, fields: Mapping[str, type], file: Path, where: str) -> dict[str, Any]:
-    if not isinstance(record, dict):
-        raise DataError(f"{where}: expected an object with {', '.join(fields)}, got {record!r}.", file)
-    for name in record:
-        if name not in fields:
-            near = get_close_matches(name, fields, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"expected {', '.join(fields)}."
-            raise DataError(f"{where}: unknown field {name!r}; {hint}", file)
-    for name, kind in fields.items():
-        if name not in record and name not in _OPTIONAL:
-            raise DataError(f"{where}: the field {name!r} is missing.", file)
-        if name in record and (type(record[name]) is not kind or record[name] == ""):
-            kinds = {int: "a number", str: "a text", list: "a list", dict: "an object"}
-            raise DataError(f"{where}: {name!r} must be {kinds[kind]}, got {record[name]!r}.", file)
-    return record
+    counts = {"queries": content.queries, "passages": content.passages}
+    return Quoted(tuple(rows.values()), {n: count for n, count in counts.items() if count is not None}, file)

@@ -191,17 +191,14 @@ def test_quoted_rows_are_marked_and_have_their_source(place: Path, caplog: pytes
     assert "over 6,119 passages, and this data set has 10: rows are not comparable" in caplog.text
     assert "queries, and" not in caplog.text
     for wrong, problem in (
-        ({**content, "row": []}, "the file: unknown field 'row'; did you mean 'rows'?"),
-        ({"set": "small"}, "the file: the field 'rows' is missing"),
-        (
-            {**content, "rows": [{**row, "sorce": "x"}]},
-            "row 1: unknown field 'sorce'; did you mean 'source'?",
-        ),
-        ({**content, "rows": [{**row, "source": ""}]}, "row 1: 'source' must be a text, got ''"),
+        ({**content, "row": []}, "the file.row is no option; known are passages, queries, rows, set"),
+        ({"set": "small"}, "the file: .*'rows'"),
+        ({**content, "rows": [{**row, "sorce": "x"}]}, "row 1.sorce is no option; known are points"),
+        ({**content, "rows": [{**row, "source": 3}]}, "row 1.source must be a text, got 3"),
         ({**content, "rows": [row, row]}, "row 2: the system 'Theirs' is there already"),
         ({**content, "rows": [{**row, "points": {"R@5": 0.5, "P@5": 638}}]}, "row 1: .*from 0 to 100.*638"),
         ({**content, "rows": [{**row, "points": {"nDGC@10": 5}}]}, "row 1: .*did you mean 'nDCG@10'"),
-        ([], "the file: expected an object with set, queries"),
+        ([], "the file: expected an object"),
     ):
         file.write_text(json.dumps(wrong))
         raises(DataError, rf"quoted\.json: {problem}", read_quoted, file)
