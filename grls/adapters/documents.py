@@ -17,7 +17,7 @@ def parted(hits: Sequence[Hit]) -> list[Hit]:
     return [hit._replace(score=score) for hit, score in zip(hits, scores, strict=True)]
 
 
-def search(searcher: Searcher, query: Any, k: int, **filters: Any) -> list[Hit]:
+def hits_of(searcher: Searcher, query: Any, k: int, **filters: Any) -> list[Hit]:
     """The hits of a query, :func:`parted`; none for a query without a text."""
     return [] if is_blank(query) else parted(searcher.search(query, k, **filters))
 

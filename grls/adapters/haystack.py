@@ -6,7 +6,7 @@ from asyncio import to_thread
 from pathlib import Path
 from typing import Any, Self
 
-from grls.adapters.documents import metadata_of_hit, search, titled
+from grls.adapters.documents import hits_of, metadata_of_hit, titled
 from grls.api.opening import load
 from grls.api.searcher import Searcher
 from grls.data.inputs.arguments import Count, checked
@@ -88,7 +88,7 @@ class HaystackRetriever:
                 )
             ]
         where = self.where if where is None else where
-        hits = search(searcher, query, self.top_k if top_k is None else top_k, where=where, allow=allow)
+        hits = hits_of(searcher, query, self.top_k if top_k is None else top_k, where=where, allow=allow)
         return {
             "documents": [
                 Document(id=hit.id, content=hit.text, meta=metadata_of_hit(hit), score=hit.score)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import to_thread
 from typing import Any
 
-from grls.adapters.documents import metadata_of_hit, search
+from grls.adapters.documents import hits_of, metadata_of_hit
 from grls.api.searcher import Searcher
 from grls.data.inputs.arguments import Count, fitted_argument, refuse_unknown_arguments
 from grls.io.ending import needing
@@ -51,7 +51,7 @@ class LangChainRetriever(BaseRetriever):
         """The best passages of a query; ``k`` and ``where`` override those of the retriever."""
         k, where = self.k if k is None else k, self.where if where is None else where
         documents = []
-        for hit in search(self.searcher, query, k, where=where):
+        for hit in hits_of(self.searcher, query, k, where=where):
             metadata = {"title": "", **metadata_of_hit(hit), "id": hit.id, "score": hit.score}
             documents.append(Document(hit.text, id=hit.id, metadata=metadata))
         return documents

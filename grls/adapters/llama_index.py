@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import to_thread
 from typing import Any
 
-from grls.adapters.documents import metadata_of_hit, search
+from grls.adapters.documents import hits_of, metadata_of_hit
 from grls.api.searcher import Searcher
 from grls.data.inputs.arguments import Count, checked
 from grls.io.ending import needing
@@ -38,7 +38,7 @@ class LlamaIndexRetriever(BaseRetriever):
         self.where = where
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        hits = search(self.searcher, query_bundle.query_str, self.k, where=self.where)
+        hits = hits_of(self.searcher, query_bundle.query_str, self.k, where=self.where)
         nodes = [TextNode(id_=hit.id, text=hit.text, metadata=metadata_of_hit(hit)) for hit in hits]
         return [NodeWithScore(node=node, score=hit.score) for node, hit in zip(nodes, hits, strict=True)]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerOptions:
+class QuestionOptions:
     """Who answers which questions.
 
     Args:
@@ -68,7 +68,7 @@ def answer_direct(
         hops: How it retrieves hop by hop; the passages of a query's chains are its ranking.
         k: Number of passages to read for a question.
         reader: How the model reads and writes.
-        options: See :class:`AnswerOptions`.
+        options: See :class:`QuestionOptions`.
     """
     from grls.answer.direct import DirectReader
     from grls.answer.opening import FinishedRun, description_of, open_for_reading, retrieval_settings
@@ -78,7 +78,7 @@ def answer_direct(
     from grls.retrieve.queries import check_counts
     from grls.runs.portions import refuse_own_output
 
-    asked = AnswerOptions(**options)
+    asked = QuestionOptions(**options)
     check_counts(**{"--k": k})
     if run is not None:
         if retriever is not None:
@@ -106,7 +106,7 @@ def answer_direct(
 
 
 def _read(
-    asked: AnswerOptions,
+    asked: QuestionOptions,
     questions: Questions,
     reader: DirectOptions | FollowUpOptions,
     answering: Callable[[TextWriter], Answer],
@@ -160,11 +160,11 @@ def answer_dsp(
         hops: How it retrieves hop by hop for each query of the program.
         k: Number of passages to read for a retrieval.
         dsp: Options of the program.
-        options: See :class:`AnswerOptions`.
+        options: See :class:`QuestionOptions`.
     """
     from grls.retrieve.queries import check_counts
 
-    asked = AnswerOptions(model=model, **options)
+    asked = QuestionOptions(model=model, **options)
     check_counts(**{"--k": k})
     if program == "vanilla" and retriever is not None:
         raise ConfigError("the program vanilla retrieves nothing: leave out --retriever.")
@@ -204,14 +204,14 @@ def answer_follow_up(
         hops: How it retrieves hop by hop for each follow-up question.
         k: Number of passages to read for a follow-up question.
         reader: How the model reads and writes.
-        options: See :class:`AnswerOptions`.
+        options: See :class:`QuestionOptions`.
     """
     from grls.answer.iterative import IterativeReader
     from grls.answer.opening import open_for_reading, retrieval_settings
     from grls.answer.writer import Questions
     from grls.retrieve.queries import check_counts
 
-    asked = AnswerOptions(**options)
+    asked = QuestionOptions(**options)
     check_counts(**{"--k": k})
     questions = Questions.read(asked.data, asked.split, asked.limit, asked.output)
     opened = open_for_reading(retriever, hops, asked.device, questions.corpus)
@@ -249,11 +249,11 @@ def answer_riches(
         keys: Options of the keys that may be quoted.
         prompt: Options of the prompt.
         search: How free text and quotes are decoded.
-        options: See :class:`AnswerOptions`.
+        options: See :class:`QuestionOptions`.
     """
     from grls.answer.riches.answerer import run_riches
     from grls.answer.writer import Questions
 
-    asked = AnswerOptions(**options)
+    asked = QuestionOptions(**options)
     questions = Questions.read(asked.data, asked.split, asked.limit, asked.output)
     run_riches(questions, asked.model, keys, prompt, search, asked.device, asked.output, asked.name)

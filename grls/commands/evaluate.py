@@ -44,7 +44,7 @@ def evaluate(
         device: Where entailment is judged: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
     from grls.evaluation.answers import ENDING
-    from grls.evaluation.evaluate import format_report, judge, score_run
+    from grls.evaluation.evaluate import format_report, judged_runs, score_run
     from grls.evaluation.examples import format_examples
     from grls.evaluation.measures import MEASURES, measure_names
     from grls.evaluation.metrics import KS, cutoffs
@@ -74,7 +74,7 @@ def evaluate(
             if len(runs) > 1:
                 print(f"{chr(10) if number else ''}{visible(run)}")
             loaded = load_runs([run] if baseline is None else [run, baseline])
-            judged, *others = judge(loaded, data, split, corpus)
+            judged, *others = judged_runs(loaded, data, split, corpus)
             for each in (judged, *others):
                 each.depth.refuse(named)
             report = score_run(judged, depths, names)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages, turns_of
@@ -28,9 +28,11 @@ from grls.evaluation.metrics import answer_f1, hits, means, novel_f1
 from grls.io.files import atomic_file
 from grls.io.jsonl import read_jsonl, string_of, write_line
 from grls.io.progress import counted
-from grls.models.entailment import Entailment
 from grls.runs.portions import RunInfo, differ, read_info, split_asked
 from grls.runs.run import Run
+
+if TYPE_CHECKING:
+    from grls.models.entailment import Entailment
 
 log = logging.getLogger(__name__)
 

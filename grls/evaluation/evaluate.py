@@ -109,7 +109,7 @@ class Judged:
         return {q: ids_of(chains[q].hits) if q in chains else [] for q in self.qrels} if chains else {}
 
 
-def judge(
+def judged_runs(
     runs: Sequence[Run], data: str | Path, split: str | None = None, corpus: Corpus | None = None
 ) -> list[Judged]:
     """Runs with the queries of a split that judge them.
@@ -152,11 +152,11 @@ def evaluate_run(
     Raises:
         ConfigError: There is no cut-off, a cut-off is below 1, or one of ``ks`` or ``measures`` reads deeper
             than the run was cut off.
-        DataError: See :func:`judge`.
-        MismatchError: See :func:`judge`.
+        DataError: See :func:`judged_runs`.
+        MismatchError: See :func:`judged_runs`.
     """
     names = None if measures is None else measure_names(measures)
-    (judged,) = judge([run if isinstance(run, Run) else Run.load(run)], data, split)
+    (judged,) = judged_runs([run if isinstance(run, Run) else Run.load(run)], data, split)
     judged.depth.refuse([*(f"recall@{k}" for k in ks or ()), *(names or ())])
     return score_run(judged, KS if ks is None else ks, MEASURES if names is None else names)
 

@@ -119,7 +119,7 @@ def _section(
     tests = [significance_table(group, name, of, baseline, seed) for name, of in values.items()]
     parts: dict[str, Sequence[Block]] = {
         "Recall": (*lead, recall_table(group, ks, k), *_gallery(recall_curves(group))),
-        "Standard measures": (measures_table(group),),
+        "Standard measures": (measures_table(group),) if "measures" in group.runs[0].report else (),
         "Lengths of chains": _gallery(length_histograms(group)),
         "Other metrics": section_tables(group),
         "Significance": [table for table in tests if table is not None],

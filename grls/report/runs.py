@@ -17,7 +17,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_queries
 from grls.data.types import Chain
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.evaluation.evaluate import judge, score_run
+from grls.evaluation.evaluate import judged_runs, score_run
 from grls.evaluation.measures import MEASURES, RunDepth, query_values, shared_depth
 from grls.evaluation.metrics import KS, set_f1
 from grls.io.jsonl import read_jsonl
@@ -197,7 +197,7 @@ def _group(
                 f"{run.path} is scored on {elsewhere}, {placed[0][0].path} on {folder}: two data sets of one "
                 "name. Report on them apart, or rename one."
             )
-    judged = judge(runs, folder, split)
+    judged = judged_runs(runs, folder, split)
     limit = shared_limit(runs)
     foreign = [run for run in runs if run.info is None and Path(run.path).suffix == ".jsonl"]
     texts = {query.id: query.text for query in read_queries(folder)} if foreign else {}

@@ -53,7 +53,7 @@ def recall_table(group: DataGroup, ks: Sequence[int], k: int) -> Table:
 
 
 def measures_table(group: DataGroup) -> Table:
-    rows = {identity(run): run.report["measures"] for run in group.runs}
+    rows = {identity(run): run.report.get("measures", {}) for run in group.runs}
     columns: dict[str, Column] = {}
     for name in dict.fromkeys(name for values in rows.values() for name in values):
         # In some no run is best: they say nothing of quality, or read runs to various depths.

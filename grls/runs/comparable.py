@@ -29,10 +29,10 @@ log = logging.getLogger(__name__)
 Missing = Literal["refuse", "empty"]
 
 
-def load_runs(paths: Sequence[str | Run]) -> list[Run]:
-    """Read runs that belong together; a loaded run is taken as it is."""
+def load_runs(paths: Sequence[str]) -> list[Run]:
+    """Read runs that belong together."""
     refuse_repeated(paths)
-    runs = [run if isinstance(run, Run) else Run.load(run) for run in paths]
+    runs = [*map(Run.load, paths)]
     for first, second in combinations(runs, 2):
         first.compatible_with(second)
         if replace(first, info=None) == replace(second, info=None):
@@ -40,13 +40,10 @@ def load_runs(paths: Sequence[str | Run]) -> list[Run]:
     return runs
 
 
-def refuse_repeated(runs: Iterable[str | Run]) -> None:
+def refuse_repeated(files: Iterable[str]) -> None:
     """Refuse a run that is given twice; ``NAME.trec`` and ``NAME.jsonl`` are one run."""
     seen: dict[Path, str] = {}
-    for run in runs:
-        file = run.path if isinstance(run, Run) else run
-        if not file:  # made in memory
-            continue
+    for file in files:
         manifest = info_file(file).resolve()
         if manifest in seen:
             raise ConfigError(f"{seen[manifest]} and {file} are the same run; give each run once.")

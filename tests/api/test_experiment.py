@@ -19,7 +19,7 @@ from grls.api.experiment import MEASURES
 from grls.cli import main
 from grls.data.types import Hit
 from grls.errors import ConfigError, DataError, GrlsError
-from grls.evaluation.evaluate import evaluate_run, judge
+from grls.evaluation.evaluate import evaluate_run, judged_runs
 from grls.evaluation.significance import compare, compare_runs, holm
 from grls.runs.run import Run
 
@@ -141,7 +141,7 @@ def test_figures_are_those_of_retrieve_and_evaluate(tmp_path: Path, capsys: Caps
         recall = {f"R@{k}": report["sequence_recall"][f"recall@{k}"] for k in (1, 5)}
         assert table[name].means == pytest.approx(report["measures"] | recall)
     runs = [Run.load(f"{tmp_path / name}-run.trec") for name in ("flat", "bm25")]
-    compared = compare_runs(*judge(runs, data, "train"), [1, 5], measures)
+    compared = compare_runs(*judged_runs(runs, data, "train"), [1, 5], measures)
     renamed = {name.replace("recall", "R"): one for name, one in compared.items()}
     assert table["flat"].differences == renamed
     assert table["flat"].p == {name: one.p for name, one in renamed.items()}  # one comparison: not corrected

@@ -15,7 +15,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
 from grls.data.types import Chain, Hit, Passage, Query, Steps
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.evaluation.evaluate import Judged, evaluate_run, format_report, judge, score_run, types_of
+from grls.evaluation.evaluate import Judged, evaluate_run, format_report, judged_runs, score_run, types_of
 from grls.evaluation.examples import format_examples
 from grls.evaluation.measures import measure_names
 from grls.evaluation.metrics import Accepted
@@ -53,12 +53,12 @@ def dataset(folder, queries=PLAIN):
 
 
 def compared(one, other, data, measures):
-    return compare_runs(*judge(load_runs([str(one), str(other)]), data), [1], measures)
+    return compare_runs(*judged_runs(load_runs([str(one), str(other)]), data), [1], measures)
 
 
 def examples(run, data, count, corpus=None):
     loaded = run if isinstance(run, Run) else Run.load(run)
-    return format_examples(*judge([loaded], data, "test", corpus), count)
+    return format_examples(*judged_runs([loaded], data, "test", corpus), count)
 
 
 def test_a_trec_run_gets_the_metrics_that_apply(tmp_path):

@@ -14,7 +14,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import DataFault, format_faults, write_dataset
 from grls.data.types import Hit, Passage, Query
-from grls.evaluation.evaluate import judge
+from grls.evaluation.evaluate import judged_runs
 from grls.evaluation.examples import format_examples
 from grls.explain.text import aligned
 from grls.io.option_errors import Visible, visible
@@ -50,7 +50,7 @@ def test_examples_and_readings_cannot(tmp_path: Path) -> None:
     write_dataset(tmp_path / "data", [Passage("a", EVIL)], [query], {"test": {"q": {"a": 1}}})
     corpus = Corpus.read(tmp_path / "data")
     write_run(tmp_path / "run", {"q": [Hit("a", -1.0)]})
-    assert clean(format_examples(*judge([Run.load(tmp_path / "run")], tmp_path / "data"), 1))
+    assert clean(format_examples(*judged_runs([Run.load(tmp_path / "run")], tmp_path / "data"), 1))
     assert clean(shown_reading(query, WrittenAnswer(EVIL, True, ("a",), (Hit("a", -1.0),)), corpus))
 
 
