@@ -183,7 +183,8 @@ def section_tables(group: DataGroup) -> list[Table]:
             if metric == "queries" or metric.endswith("_queries"):
                 columns[metric] = Column(spoken(metric), "count", "")
             else:
-                head = spoken(metric).replace("recall@", "R@")
+                head = measure_label("set", metric) if name == "set" else spoken(metric)
+                head = head.replace("recall@", "R@")
                 columns[metric] = Column(head, "percent", "low" if metric in _ERRORS else "high")
         label, caption = f"{name.replace('_', '-')}-{group.name}", f"{spoken(name).capitalize()} (%)"
         by = "type" if typed else ""

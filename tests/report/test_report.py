@@ -188,7 +188,7 @@ def test_fixed_and_dynamic_chains_are_sets(data, tmp_path):
     single = write(tmp_path / "c", data, GOOD, "top", steps="single")
     (group,) = measured(dynamic, fixed, single)
     found = sections(group)["set"]
-    assert found.heads[3:] == ("set F1, known number", "precision", "recall", "f1")
+    assert found.heads[3:] == ("set F1, known number", "set precision", "set recall", "set F1")
     assert [row[:1] + row[3:] for row in lines(found)] == [
         ["top", "100.0*", "–", "–", "–"],
         ["three hops", "100.0*", "100.0*", "100.0*", "100.0*"],
