@@ -75,11 +75,9 @@ def answer_direct(
     from grls.answer.writer import Questions
     from grls.io.files import sha256
     from grls.retrieve.base import Retriever
-    from grls.retrieve.queries import check_counts
     from grls.runs.portions import refuse_own_output
 
     asked = QuestionOptions(**options)
-    check_counts(**{"--k": k})
     if run is not None:
         if retriever is not None:
             raise ConfigError("give --retriever or --run, not both: a run is what a retriever has retrieved.")
@@ -162,10 +160,7 @@ def answer_dsp(
         dsp: Options of the program.
         options: See :class:`QuestionOptions`.
     """
-    from grls.retrieve.queries import check_counts
-
     asked = QuestionOptions(model=model, **options)
-    check_counts(**{"--k": k})
     if program == "vanilla" and retriever is not None:
         raise ConfigError("the program vanilla retrieves nothing: leave out --retriever.")
     if program != "vanilla" and retriever is None:
@@ -209,10 +204,8 @@ def answer_follow_up(
     from grls.answer.iterative import IterativeReader
     from grls.answer.opening import open_for_reading, retrieval_settings
     from grls.answer.writer import Questions
-    from grls.retrieve.queries import check_counts
 
     asked = QuestionOptions(**options)
-    check_counts(**{"--k": k})
     questions = Questions.read(asked.data, asked.split, asked.limit, asked.output)
     opened = open_for_reading(retriever, hops, asked.device, questions.corpus)
     assert opened is not None

@@ -16,7 +16,6 @@ from grls.io.work import all_done
 from grls.models.option_names import Numbers
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.judge import open_judge
-from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import BM25, Opening
 from grls.train.doc2query.options import USUAL_DRAWING, Drawing
 
@@ -59,7 +58,7 @@ def propositions(
     """
     from grls.answer.riches.propositions import open_propositions, proposition_lines
 
-    at_least(1, limit=limit, batch_size=batch_size, longest=longest)
+    at_least(1, longest=longest)
     refuse_unwritable(output)
     numbers, writer, origin = open_propositions(
         data, model, chat, examples, template, fallback, max_new_tokens, longest, batch_size, limit, device
@@ -127,7 +126,6 @@ def pseudo_queries(
     """
     from grls.train.doc2query.generate import PORTION, open_queries, sift
 
-    check_counts(**{"--k": k, "--limit": 1 if limit is None else limit})
     refuse_unwritable(output)
     tasks, writer, origin = open_queries(data, model, draw, limit, search.batch_size, device, precision)
     corpus = writer.corpus
