@@ -29,17 +29,15 @@ from benchmarks.watching import Meter, Watch
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
+from grls.index import build_index
 from grls.models.load.build import GeneratorSpec, Pretrained
 from grls.models.load.language import CausalLM
-from grls.train.chains.data import ChainData
-from grls.train.chains.examples import ChainExample
-from grls.train.chains.module import RetrieveChains
-from grls.train.core.collate import IGNORED
-from grls.train.core.examples import Example, Examples
-from grls.train.stages.data import RetrieveData
-from grls.train.stages.examples import RetrieveExamples
-from grls.train.stages.module import Retrieve
+from grls.train.generator.data import RetrieveData
+from grls.train.generator.examples import ChainExample, RetrieveExamples
+from grls.train.generator.module import Retrieve, RetrieveChains
 
+IGNORED = -100
+"""The label of a position without a loss, in transformers."""
 _FOREVER = 10**9
 """Number of steps without an end: a watch ends the run."""
 
@@ -83,11 +81,13 @@ class Fast(NamedTuple):
 class Pairs(Dataset[dict[str, list[int]]]):
     """(source, target) pairs in the form of transformers, counted when they are drawn.
 
-    A causal model reads the target behind the source, and has no loss on the source.
+    A causal model reads the target behind the source, and has no loss on the source. ``targets`` returns the
+    tokens of a passage's whole sequence, by its number.
     """
 
-    def __init__(self, examples: Examples, causal: bool, meter: Meter):
+    def __init__(self, examples: RetrieveExamples, targets: Any, causal: bool, meter: Meter):
         self.examples = examples
+        self.targets = targets
         self.causal = causal
         self.meter = meter
 
@@ -95,8 +95,8 @@ class Pairs(Dataset[dict[str, list[int]]]):
         return len(self.examples)
 
     def __getitem__(self, number: int) -> dict[str, list[int]]:
-        drawn = self.examples.draw(number, 0)
-        source, target = drawn.source, drawn.target
+        (hop,) = self.examples.draw(number, 0).hops
+        source, target = hop.source, self.targets(hop.taken).tolist()
         self.meter.add(len(source), len(target))
         ids, labels = source, target
         if self.causal:
@@ -124,7 +124,8 @@ def fit_plain(recipe: Recipe, watch: Watch, meter: Meter, bf16: bool = False) ->
     _freeze(model, recipe)
     corpus = Corpus.read(recipe.data)
     codec = Codec(tokenizer, causal=recipe.causal)
-    examples = RetrieveExamples(*read_split(recipe.data, "train", corpus), corpus, codec)
+    examples = RetrieveExamples(*read_split(recipe.data, "train", corpus), corpus, codec, together=False)
+    targets = build_index(corpus, codec).tokens
     kind, options = (
         (Trainer, TrainingArguments) if recipe.causal else (Seq2SeqTrainer, Seq2SeqTrainingArguments)
     )
@@ -137,7 +138,7 @@ def fit_plain(recipe: Recipe, watch: Watch, meter: Meter, bf16: bool = False) ->
                 bf16=bf16, seed=recipe.seed, save_strategy="no", logging_strategy="no", report_to="none",
                 disable_tqdm=True, dataloader_pin_memory=torch.cuda.is_available(),
             ),
-            train_dataset=Pairs(examples, recipe.causal, meter),
+            train_dataset=Pairs(examples, targets, recipe.causal, meter),
             data_collator=DataCollatorForSeq2Seq(tokenizer, model=None if recipe.causal else model),
             callbacks=[_Ending(watch, model)],
         )  # fmt: skip
@@ -153,7 +154,7 @@ def _freeze(model: Any, recipe: Recipe) -> None:
 
 
 class Counted:
-    """Single hops, or chains of hops, that are counted when they are drawn.
+    """Hops that are counted when they are drawn.
 
     ``targets`` returns the tokens of a passage's whole sequence, by its number.
     """
@@ -167,12 +168,9 @@ class Counted:
         return len(self.examples)
 
     def draw(self, number: int, epoch: int) -> Any:  # noqa: D102
-        drawn: Example | ChainExample = self.examples.draw(number, epoch)
-        if isinstance(drawn, Example):
-            self.meter.add(len(drawn.source), len(drawn.target))
-        else:
-            for hop in drawn.hops:
-                self.meter.add(len(hop.source), len(self.targets(hop.taken)))
+        drawn: ChainExample = self.examples.draw(number, epoch)
+        for hop in drawn.hops:
+            self.meter.add(len(hop.source), len(self.targets(hop.taken)))
         return drawn
 
     def lengths(self) -> Sequence[int]:  # noqa: D102
@@ -213,7 +211,7 @@ def fit_ours(recipe: Recipe, watch: Watch, meter: Meter, fast: Fast) -> None:
     data: RetrieveData
     if recipe.causal:
         module = RetrieveChains(recipe.generator, freeze_embeddings=recipe.freeze_embeddings, **options)
-        data = ChainData(recipe.data, batch_size=_queries(recipe), **sizes)
+        data = RetrieveData(recipe.data, batch_size=_queries(recipe), **sizes)
     else:
         module = Retrieve(recipe.generator, freeze_encoder=recipe.freeze_encoder, **options)
         _freeze(module.model, recipe)
@@ -232,5 +230,7 @@ def _queries(recipe: Recipe) -> int:
     corpus = Corpus.read(recipe.data)
     tokenizer = recipe.generator.load().tokenizer
     queries, qrels = read_split(recipe.data, "train", corpus)
-    examples = RetrieveExamples(queries, qrels, corpus, Codec(tokenizer, causal=recipe.causal))
+    examples = RetrieveExamples(
+        queries, qrels, corpus, Codec(tokenizer, causal=recipe.causal), together=False
+    )
     return max(1, round(recipe.batch_size * len(queries) / len(examples)))

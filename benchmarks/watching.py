@@ -20,7 +20,7 @@ from grls.evaluation.metrics import recall_at
 from grls.index import build_index
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.train.chains.examples import ChainExamples
+from grls.train.generator.examples import RetrieveExamples
 
 
 @dataclass
@@ -130,7 +130,7 @@ class HopRecall:
         self.codec = codec
         self.index = build_index(self.corpus, codec)
         dev, qrels = read_split(data, "dev", self.corpus)
-        every = ChainExamples(dev[:queries], qrels, self.corpus, codec)
+        every = RetrieveExamples(dev[:queries], qrels, self.corpus, codec)
         chains = [every.draw(n, 0) for n in range(len(every))]
         self.hops = [hop for chain in chains for hop in chain.hops if hop.gold != (len(self.corpus),)]
 

@@ -235,7 +235,7 @@ def readout(codec: Codec) -> tuple[int, int]:
 
         a(x) = z(<EVIDENCE>) - z(<QUESTION>)   (nats).
 
-    Training: :mod:`grls.train.chains.module`. Score: :mod:`grls.retrieve.generative.retriever`.
+    Training: :mod:`grls.train.generator.module`. Score: :mod:`grls.retrieve.generative.retriever`.
     """
     return codec.evidence, codec.question
 

@@ -2,11 +2,10 @@
 ``collate`` tensors, ``data`` is the LightningDataModule, ``module`` the LightningModule, ``loss`` its
 loss, and ``callbacks`` measures on dev. Trainings without LightningCLI have ``options`` and ``fit``.
 
-``core/`` is shared by all. ``stages/`` are the two stages of arXiv 2204.13596, memorise and retrieve.
-``chains/`` trains on all hops of a query together, ``riches/`` on answers with quotes, ``doc2query/`` on
-writing queries. ``biencoder/`` trains bi-encoders, ``reranker/`` rerankers of documents. ``cli`` is the
-LightningCLI, also called from Python; ``signatures`` reads its ``--help`` from source. ``result`` is what
-a training returns.
+``core/`` is shared by all. ``generator/`` has the stages memorise, retrieve and chains, ``riches/`` trains
+on answers with quotes, ``doc2query/`` on writing queries. ``biencoder/`` trains bi-encoders, ``reranker/``
+rerankers of documents. ``cli`` is the LightningCLI, also called from Python; ``signatures`` reads its
+``--help`` from source. ``result`` is what a training returns.
 
 Data modules use the constraint index, because the allowed tokens are part of a target. The
 LightningModules never hold an index, so a checkpoint loads without it.

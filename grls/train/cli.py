@@ -47,10 +47,10 @@ from grls.train.core.datamodule import FitData
 from grls.train.core.module import GeneratorModule
 from grls.train.core.processes import FullyShard, leaving_no_group, only_training
 from grls.train.core.trainer import SHARDED, GiveBackFreed, RefuseNaN, TimeLimit, Trainer, TrainingLines
+from grls.train.generator.callbacks import ConstrainedRecall, SaveModel
 from grls.train.result import TrainingResult
 from grls.train.riches.callbacks import QuoteRecall
 from grls.train.signatures import STAGES
-from grls.train.stages.callbacks import ConstrainedRecall, SaveModel
 
 _UNFIT = {
     "BatchSizeFinder": f"tries several sizes of batches, but a run has one: set {Option('data.batch_size')}.",

@@ -35,18 +35,18 @@ class TrainingStage(NamedTuple):
         return [f"--model={self.model}", f"--data={self.data}", *self.options]
 
 
-_RECALL = {"recall": "grls.train.stages.callbacks.ConstrainedRecall"}
+_RECALL = {"recall": "grls.train.generator.callbacks.ConstrainedRecall"}
 
 STAGES = {
     "memorise": TrainingStage(
-        "grls.train.stages.module.Memorise", "grls.train.stages.data.MemoriseData", _RECALL
+        "grls.train.generator.module.Memorise", "grls.train.generator.data.MemoriseData", _RECALL
     ),
     "retrieve": TrainingStage(
-        "grls.train.stages.module.Retrieve", "grls.train.stages.data.RetrieveData", _RECALL
+        "grls.train.generator.module.Retrieve", "grls.train.generator.data.RetrieveData", _RECALL
     ),
     "chains": TrainingStage(
-        "grls.train.chains.module.RetrieveChains",
-        "grls.train.chains.data.ChainData",
+        "grls.train.generator.module.RetrieveChains",
+        "grls.train.generator.data.RetrieveData",
         _RECALL,
     ),
     "riches": TrainingStage(

@@ -7,19 +7,20 @@ import numpy as np
 import pytest
 import torch
 from small_data import write_small
+from train_helpers import AsPairs
 
 from benchmarks import train, watching
-from benchmarks.fitting import Fast, Pairs, Recipe, fit_ours, fit_plain
+from benchmarks.fitting import IGNORED, Fast, Pairs, Recipe, fit_ours, fit_plain
 from benchmarks.train import Shape, scratch_llama, scratch_t5, seconds_cells, write_start
 from benchmarks.watching import Climb, HopRecall, Meter
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.evaluation.metrics import recall_at
+from grls.index import build_index
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.train.core.collate import IGNORED
-from grls.train.stages.examples import RetrieveExamples
+from grls.train.generator.examples import RetrieveExamples
 
 SHAPE = Shape(width=32, layers=1, vocabulary=150)
 
@@ -59,8 +60,8 @@ def test_both_sides_begin_alike_train_and_count_whole_hops(
     before = recipe.generator.load().model.state_dict()
     corpus = Corpus.read(recipe.data)
     codec = Codec(recipe.generator.load().tokenizer, causal=recipe.causal)
-    every = RetrieveExamples(*read_split(recipe.data, "train", corpus), corpus, codec)
-    whole = [every.draw(n, 0) for n in range(len(every))]
+    every = RetrieveExamples(*read_split(recipe.data, "train", corpus), corpus, codec, together=False)
+    whole = [AsPairs(every, corpus).draw(n, 0) for n in range(len(every))]
     per_hop = sum(len(e.source) + len(e.target) for e in whole) / len(whole)
     models = []
     for fit in (fit_plain, lambda *a: fit_ours(*a, fast=Fast())):
@@ -82,12 +83,13 @@ def test_both_sides_begin_alike_train_and_count_whole_hops(
 def test_pairs_are_what_transformers_wants(data: str) -> None:
     corpus = Corpus.read(data)
     codec = Codec(scratch_t5(data, SHAPE).tokenizer)
-    examples = RetrieveExamples(*read_split(data, "train", corpus), corpus, codec)
-    source, target = examples.draw(1, 0)[:2]
+    examples = RetrieveExamples(*read_split(data, "train", corpus), corpus, codec, together=False)
+    source, target = AsPairs(examples, corpus).draw(1, 0)[:2]
+    targets = build_index(corpus, codec).tokens
     meter = Meter()
-    plain = Pairs(examples, False, meter)[1]
+    plain = Pairs(examples, targets, False, meter)[1]
     assert plain == {"input_ids": source, "attention_mask": [1] * len(source), "labels": target}
-    one = Pairs(examples, True, meter)[1]
+    one = Pairs(examples, targets, True, meter)[1]
     assert one["input_ids"] == source + target
     assert one["labels"] == [IGNORED] * len(source) + target
     assert meter == Meter(2, 2 * (len(source) + len(target)))

@@ -25,9 +25,9 @@ from grls.retrieve.registry import KINDS, Opening, load_retriever, register
 from grls.retrieve.spec import read_spec, write_spec
 from grls.runs.portions import read_info
 from grls.runs.run import Run
-from grls.train.chains.data import RetrieverTeacher
-from grls.train.chains.examples import HopExample
-from grls.train.chains.rescoring import Proposals, Rescore
+from grls.train.generator.data import RetrieverTeacher
+from grls.train.generator.examples import HopExample
+from grls.train.generator.rescoring import Proposals, Rescore
 
 MODELS: dict[str, Any] = {"toy": tiny_bert, "multi-vector": tiny_colbert}
 

@@ -14,11 +14,13 @@ from llama_small import write_llama
 from small_data import tiny_bert, write_small
 
 from grls.cli import main
+from grls.data.corpus import Corpus
 from grls.models.load.language import CausalLM
-from grls.train.chains.data import ChainData
-from grls.train.chains.examples import Teacher
-from grls.train.chains.module import RetrieveChains
-from grls.train.chains.prior import LearnBeside
+from grls.train.core.examples import Example
+from grls.train.generator.data import RetrieveData
+from grls.train.generator.module import RetrieveChains
+from grls.train.generator.prior import LearnBeside
+from grls.train.generator.targets import Teacher
 
 TRAIN = Path(__file__).parents[2] / "train.py"
 _HELPERS = os.pathsep.join(map(str, Path(__file__).parents[:2]))
@@ -75,13 +77,29 @@ def chain_options(root: Path, output: Path, *more: str, t5: bool = False) -> lis
     ]  # fmt: skip
 
 
-def opened_chains(root: Path, prior: LearnBeside | None = None, **options: Any) -> tuple[ChainData, Any]:
+def opened_chains(root: Path, prior: LearnBeside | None = None, **options: Any) -> tuple[RetrieveData, Any]:
     """Chains of ``data`` for the causal model ``llama``, as a trainer sets both up."""
-    data = ChainData(str(root / "data"), prior=prior, **options)
+    data = RetrieveData(str(root / "data"), prior=prior, **options)
     module = RetrieveChains(CausalLM(str(root / "llama")))
     module.model.eval()
     data.read(module)
     return data, module
+
+
+class AsPairs:
+    """Hops alone, drawn as model input and the tokens to write."""
+
+    def __init__(self, examples: Any, corpus: Corpus):
+        self.examples, self.corpus = examples, corpus
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def draw(self, number: int, epoch: int) -> Example:
+        (hop,) = self.examples.draw(number, epoch).hops
+        codec, (name,) = self.examples.codec, hop.gold
+        row = codec.done_sequence if name == len(self.corpus) else codec.passages([self.corpus[name]])[0]
+        return Example(hop.source, row[hop.front :].tolist())
 
 
 def train(*given: Any, **named: Any) -> Path:

@@ -19,8 +19,8 @@ from grls.data.types import Passage
 from grls.errors import MismatchError, WriteError
 from grls.io.files import read_json
 from grls.train.core.checkpoints import AtomicCheckpointIO
-from grls.train.stages.examples import MemoriseExamples
-from grls.train.stages.module import Retrieve
+from grls.train.generator.examples import MemoriseExamples
+from grls.train.generator.module import Retrieve
 
 CALLBACK = "--trainer.callbacks+=lightning.pytorch.callbacks."
 
@@ -104,7 +104,7 @@ def test_a_file_that_is_no_checkpoint(data: Path, capsys: pytest.CaptureFixture[
     [
         ("retrieve", "--model.generator.d_model=16", "had --model.generator.d_model 32, now it is 16"),
         ("retrieve", "--model.optimizer=adafactor", "had --model.optimizer adamw, now it is 'adafactor'"),
-        ("memorise", "--data.target=whole", "had --data grls.train.stages.data.RetrieveData, now it is"),
+        ("memorise", "--data.target=whole", "had --data grls.train.generator.data.RetrieveData, now it is"),
     ],
 )
 def test_a_checkpoint_of_another_run(
@@ -209,7 +209,7 @@ def test_the_front_of_a_path_with_a_title(data: Path) -> None:
     examples = MemoriseExamples(Corpus.from_passages([passage]), codec, unit="path")
     whole = codec.passages([passage])[0]
     front = len(codec.passages([passage._replace(text="the otter ; is ")])[0]) - 1
-    assert np.array_equal(examples.draw(0, 0).source, codec.plain_input(whole[:front].tolist()))
+    assert np.array_equal(examples.draw(0, 0).hops[0].source, codec.plain_input(whole[:front].tolist()))
 
 
 @pytest.mark.parametrize(

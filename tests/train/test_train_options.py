@@ -17,16 +17,16 @@ from grls.train.signatures import STAGES, class_options, class_summary
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ("--data.bach_size=3", "--data.bach_size is no option of grls.train.stages.data.RetrieveData; "
+        ("--data.bach_size=3", "--data.bach_size is no option of grls.train.generator.data.RetrieveData; "
          "did you mean --data.batch_size? `grls train retrieve --data.help "
-         "grls.train.stages.data.RetrieveData` lists them."),
+         "grls.train.generator.data.RetrieveData` lists them."),
         ("--model.generator.vocabluary=3", "--model.generator.vocabluary is no option of "
          "grls.models.load.build.ScratchT5; did you mean --model.generator.vocabulary?"),
         ("--data.batch_size=few", "--data.batch_size: expected a whole number, got few."),
         ("--model.loss=ful", "--model.loss: expected one of full, allowed, got ful."),
         ("--data.mix.share=1", "there is no option --data.mix.share."),
         ("--config=/nowhere.yaml", "--config: File does not exist: '/nowhere.yaml'"),
-        ("--data=grls.train.stages.data.RetrieveDate", "--data: module 'grls.train.stages.data' has no "
+        ("--data=grls.train.generator.data.RetrieveDate", "--data: module 'grls.train.generator.data' has no "
          "attribute "
          "'RetrieveDate'"),
         ("--model.generator=ScratchT6", "--model.generator: cannot take ScratchT6."),
@@ -83,11 +83,13 @@ def test_the_names_are_those_of_the_parser(path: str) -> None:
 
 
 def test_kinds_and_defaults_are_spelled_out() -> None:
-    found = {option.name: option for option in class_options("grls.train.chains.data.ChainData", "data.")}
+    found = {
+        option.name: option for option in class_options("grls.train.generator.data.RetrieveData", "data.")
+    }
     assert found["data.data"][1:3] == ("str", "required")
     assert found["data.prior"].usual == "null"
     assert found["data.prior.analyzer.stem"][1:3] == ("bool", "False")
     assert found["data.mix.memorise.reads"].usual == "'front'"
     assert found["data.batch_size"].usual == "100"  # of a base, by its keywords
-    model = {option.name: option for option in class_options("grls.train.chains.module.RetrieveChains")}
+    model = {option.name: option for option in class_options("grls.train.generator.module.RetrieveChains")}
     assert (model["loss"].kind, model["loss"].usual) == ("Literal['full', 'allowed']", "'allowed'")

@@ -1,100 +1,87 @@
-"""From examples to tensors, with the allowed tokens of every target position for the ``allowed`` loss.
+"""What a generator reads, as tensors, and what it should write there.
 
-Legend: b examples of a batch, s longest input, t longest target, P positions with a choice, A allowed
-tokens of these positions together.
+Legend: b inputs, s longest input, t longest target, N states of the model that a batch has, L labels, D
+decisions, A allowed tokens of all decisions together.
 
-Under the ``allowed`` loss a position with one allowed token has probability one and no loss. So targets
-are cut after the last position with a choice, which saves 60 % of the decoder's work on sentences.
+A state of the model is the input of its head at one token that it reads. There it predicts the next token:
+one of the vocabulary (a label), or one of those that an index allows (a decision).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from grls.index import ConstraintIndex
-from grls.index.rows import Ints
-from grls.train.core.examples import Example
 
-IGNORED = -100
-
-
-class Choices(NamedTuple):
-    """The allowed tokens at target positions that have more than one.
-
-    The first position has the same allowed tokens in every example and is stored once.
+class Labels(NamedTuple):
+    """Tokens to predict among all of the vocabulary.
 
     Attributes:
-        first: ``[A0]`` allowed first tokens, ascending.
-        tokens: ``[A]`` allowed tokens of all later positions, one position after another.
-        positions: ``[A]`` the position of each allowed token, 0 to P - 1.
-        labels: ``[P]`` index of each position in the flattened ``[b * t]`` targets.
-        targets: ``[P]`` index of its target in ``tokens``.
+        states: ``[L]`` index of the model's state that predicts each token.
+        tokens: ``[L]``.
+        weights: ``[L]`` weight in the loss.
     """
 
-    first: Tensor
+    states: Tensor
     tokens: Tensor
-    positions: Tensor
-    labels: Tensor
-    targets: Tensor
+    weights: Tensor
 
 
-class Batch(NamedTuple):
-    """A batch of training pairs.
+class DecisionTensors(NamedTuple):
+    """Distributions to predict over allowed tokens.
 
     Attributes:
-        input_ids: ``[b, s]``.
+        states: ``[D]`` index of the model's state at each decision.
+        weights: ``[D]`` weight in the loss.
+        owners: ``[A]`` the decision of each allowed token, ascending.
+        tokens: ``[A]`` allowed tokens.
+        probabilities: ``[A]`` target probabilities.
+        gains: ``[A]`` gain of a prior, added to the score of each allowed token (nats).
+    """
+
+    states: Tensor
+    weights: Tensor
+    owners: Tensor
+    tokens: Tensor
+    probabilities: Tensor
+    gains: Tensor
+
+
+class Pairs(NamedTuple):
+    """Inputs with the tokens that are written after each, padded.
+
+    Attributes:
+        input_ids: ``[b, s]``; of a causal model with what is written.
         attention_mask: ``[b, s]``.
-        decoder_input_ids: ``[b, t]`` targets shifted right after the start token; None for a causal model,
-            which reads them after the input.
-        labels: ``[b, t]`` targets, ``IGNORED`` where padded.
-        choices: For the ``allowed`` loss, else None.
+        decoder_input_ids: ``[b, t]``; None for a causal model.
     """
 
     input_ids: Tensor
     attention_mask: Tensor
     decoder_input_ids: Tensor | None
-    labels: Tensor
-    choices: Choices | None
 
 
-@dataclass(frozen=True)
-class Collator:
-    """Pads examples into a batch.
+class Batch(NamedTuple):
+    """A batch of training examples.
 
-    A causal model reads the target after the input. A label stands where it is predicted, one position
-    before its token; input and padding have none. ``start_token``: first token of the decoder; None for a
-    causal model. ``index``: for the ``allowed`` loss, of encoder-decoders alone; None: the full loss.
+    Attributes:
+        read: What the model reads: :class:`Pairs`, or a form of its own that its module reads.
+        labels: For losses over the vocabulary; None: there are none.
+        decisions: For losses over allowed tokens; None: there are none.
+        size: Number of examples (of chains: of hops).
+        divisor: What the sum of losses is divided by.
+        rescored: Passages that a generator learns to rescore.
     """
 
-    pad_token: int
-    start_token: int | None
-    index: ConstraintIndex | None = None
-
-    def __call__(self, examples: Sequence[Example]) -> Batch:
-        targets = [example.target for example in examples]
-        choices = None
-        if self.index is not None:
-            choices, lengths = allowed_choices(self.index, targets)
-            targets = [target[:length] for target, length in zip(targets, lengths, strict=True)]
-        pairs = [(example.source, target) for example, target in zip(examples, targets, strict=True)]
-        if self.start_token is None:
-            inputs, mask = pad([[*source, *target[:-1]] for source, target in pairs], self.pad_token)
-            labels, _ = pad([[IGNORED] * (len(source) - 1) + target for source, target in pairs], IGNORED)
-            shifted = None
-        else:
-            inputs, mask = pad([source for source, _ in pairs], self.pad_token)
-            labels, _ = pad(targets, IGNORED)
-            shifted, _ = pad([[self.start_token, *target[:-1]] for target in targets], self.pad_token)
-        if choices is not None:
-            row, column = choices.labels.T
-            choices = choices._replace(labels=row * labels.shape[1] + column)
-        return Batch(inputs, mask, shifted, labels, choices)
+    read: Any
+    labels: Labels | None
+    decisions: DecisionTensors | None
+    size: int
+    divisor: float
+    rescored: Any = None
 
 
 def pad(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:
@@ -108,44 +95,24 @@ def pad(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:
     return ids, mask
 
 
-def allowed_choices(index: ConstraintIndex, targets: Sequence[Sequence[int]]) -> tuple[Choices, Ints]:
-    """Walk b targets (tokens of passages of the index) through the index at once.
+def pairs(
+    sources: Sequence[Sequence[int]],
+    written: Sequence[Sequence[int]],
+    pad_token: int,
+    start_token: int | None,
+) -> tuple[Pairs, list[range]]:
+    """Each source with what is written after it, and the states before and after each written token.
 
-    Returns the choices, with ``labels`` as (example, position) pairs ``[P, 2]`` until the width is known,
-    and the length of each target up to its last choice (at least 1), ``[b]``.
+    ``start_token``: first token of the decoder; None for a causal model, which reads on after the source.
     """
-    states = np.full(len(targets), index.start(), dtype=np.int64)
-    lengths = np.ones(len(targets), dtype=np.int64)
-    first = np.empty(0, dtype=np.int64)
-    tokens, counts, cells, chosen = [first], [first], [np.empty((0, 2), dtype=np.int64)], [first]
-    live = list(range(len(targets)))
-    for position in range(max(len(target) for target in targets)):
-        live = [i for i in live if len(targets[i]) > position]
-        wanted = np.array([targets[i][position] for i in live])
-        if position == 0:
-            root = index.allowed(states[:1])
-            first, entries = root.tokens, np.searchsorted(root.tokens, wanted)
-            states[live] = root.states[entries]
-            continue
-        allowed = index.allowed(states[live])
-        sizes = np.diff(allowed.offsets)
-        owner = np.repeat(np.arange(len(live)), sizes)
-        entries = np.flatnonzero(allowed.tokens == wanted[owner])  # one a live target, in order
-        states[live] = allowed.states[entries]
-        open_ = sizes > 1
-        rows = np.array(live)[open_]
-        lengths[rows] = position + 1
-        tokens.append(allowed.tokens[open_[owner]])
-        counts.append(sizes[open_])
-        cells.append(np.stack((rows, np.full(len(rows), position)), axis=1))
-        chosen.append((entries - allowed.offsets[:-1])[open_])
-    count = np.concatenate(counts)
-    starts = np.cumsum(count) - count
-    choices = Choices(
-        torch.from_numpy(first),
-        torch.from_numpy(np.concatenate(tokens)),
-        torch.from_numpy(np.repeat(np.arange(len(count)), count)),
-        torch.from_numpy(np.concatenate(cells)),
-        torch.from_numpy(starts + np.concatenate(chosen)),
-    )
-    return choices, lengths
+    if start_token is None:
+        rows = [[*source, *tokens] for source, tokens in zip(sources, written, strict=True)]
+        ids, mask = pad(rows, pad_token)
+        first, width, decoder = [len(source) - 1 for source in sources], ids.shape[1], None
+    else:
+        ids, mask = pad(sources, pad_token)
+        decoder, _ = pad([[start_token, *tokens] for tokens in written], pad_token)
+        first, width = [0] * len(sources), decoder.shape[1]
+    begins = [row * width + offset for row, offset in enumerate(first)]
+    states = [range(begin, begin + len(tokens) + 1) for begin, tokens in zip(begins, written, strict=True)]
+    return Pairs(ids, mask, decoder), states

@@ -24,9 +24,8 @@ from grls.data.dataset import Qrels, read_split
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError, Option, at_least
 from grls.index.rows import Ints
-from grls.io.files import sha256
 from grls.io.progress import counted
-from grls.train.core.examples import Example, Examples
+from grls.train.core.examples import Examples
 
 _PRINTS = "fingerprints"
 """Key of the data's fingerprints in a checkpoint."""
@@ -88,7 +87,8 @@ class FitData(L.LightningDataModule):
         self.length_pool = length_pool
         self.workers = workers
         self.seed = seed or 0
-        self._prints: dict[str, str] = {}
+        self.fingerprints: dict[str, str] = {}
+        """Name -> fingerprint of what examples are made of; a resumed run must find the same."""
         self._seen = (0, 0)
         self._ready = False
         self.sampler: LengthBucketedSampler | None = None
@@ -101,19 +101,13 @@ class FitData(L.LightningDataModule):
         at_least(1, "data.", **{name: getattr(self, name) for name in counts})
         module = self.trainer.lightning_module
         self.read(module)
-        self._prints["the tokenizer"] = tokenizer_fingerprint(module.tokenizer)
-        for file in self.other_files():
-            self._prints[file] = sha256(file)
+        self.fingerprints["the tokenizer"] = tokenizer_fingerprint(module.tokenizer)
         self._ready = True
-
-    def other_files(self) -> list[str]:
-        """Files beside the data set from which examples are made."""
-        return []
 
     def read_split(self, split: str, corpus: Corpus) -> tuple[list[Query], Qrels]:
         """Queries and judgements of a split; a resumed run must find the same."""
         queries, qrels = read_split(self.data, split, corpus, known=True)
-        self._prints |= {
+        self.fingerprints |= {
             "corpus.jsonl": corpus.fingerprint,
             f"queries.jsonl (split {split})": digest(queries),
             f"qrels/{split}.tsv": digest(qrels),
@@ -128,14 +122,14 @@ class FitData(L.LightningDataModule):
         """The files to write beside the trained model: file name -> JSON."""
         return {}
 
-    def train_dataloader(self) -> DataLoader[Example]:
+    def train_dataloader(self) -> DataLoader[Any]:
         """Length-bucketed batches of this process; a resumed run starts where it stopped."""
         loader, self.sampler = self._loader(self.train_examples, True, self.collator)
         self.sampler.resume(*self._seen)
         self._seen = (0, 0)
         return loader
 
-    def val_dataloader(self) -> DataLoader[Example]:
+    def val_dataloader(self) -> DataLoader[Any]:
         return self._loader(self.dev_examples, False, self.dev_collator or self.collator)[0]
 
     def state_dict(self) -> dict[str, Any]:
@@ -147,11 +141,11 @@ class FitData(L.LightningDataModule):
         loop = self.trainer.fit_loop
         epoch, batches = divmod(loop.epoch_loop.batch_progress.total.ready, loop.max_batches)
         sizes = {"epoch": epoch, "batches": batches, _BATCH: self.examples_a_batch}
-        return {**sizes, _PRINTS: self._prints}
+        return {**sizes, _PRINTS: self.fingerprints}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         for name, before in state_dict[_PRINTS].items():
-            if self._prints.get(name, before) != before:
+            if self.fingerprints.get(name, before) != before:
                 raise MismatchError(
                     f"{name} has changed since the run on {self.data} began: put it back as it was, or "
                     f"begin a new run in another {Option('output')}."
@@ -181,13 +175,13 @@ class FitData(L.LightningDataModule):
 
     def _loader(
         self, examples: Examples, shuffle: bool, collator: Any
-    ) -> tuple[DataLoader[Example], LengthBucketedSampler]:
+    ) -> tuple[DataLoader[Any], LengthBucketedSampler]:
         sampler = LengthBucketedSampler(
             np.asarray(examples.lengths()), self.examples_a_batch, self.seed, shuffle,
             self.trainer.global_rank, self.trainer.world_size, self.length_pool,
             getattr(examples, "lengths_in", None),
         )  # fmt: skip
-        loader: DataLoader[Example] = DataLoader(
+        loader: DataLoader[Any] = DataLoader(
             DrawnExamples(examples),
             batch_sampler=sampler,
             collate_fn=collator,
@@ -202,7 +196,7 @@ Draw = tuple[int, int]
 """Example number, epoch."""
 
 
-class DrawnExamples(Dataset[Example]):
+class DrawnExamples(Dataset[Any]):
     """Examples as a torch data set; an item is indexed by (number, epoch)."""
 
     def __init__(self, examples: Examples):
@@ -211,7 +205,7 @@ class DrawnExamples(Dataset[Example]):
     def __len__(self) -> int:
         return len(self.examples)
 
-    def __getitem__(self, draw: Draw) -> Example:
+    def __getitem__(self, draw: Draw) -> Any:
         return self.examples.draw(*draw)
 
 

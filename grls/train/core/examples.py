@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages, passage_queries, proofs_of
@@ -35,7 +35,7 @@ class Examples(Protocol):
 
     def __len__(self) -> int: ...
 
-    def draw(self, number: int, epoch: int) -> Example:
+    def draw(self, number: int, epoch: int) -> Any:
         """Example ``number`` as it is in ``epoch``."""
         ...
 

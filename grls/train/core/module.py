@@ -1,6 +1,7 @@
 """The base of all LightningModules, and that of generators: the model, its two losses, its optimizer.
 
-Legend: b examples, s longest input, t target positions, d model width, V vocabulary.
+Legend: N states of the model, d model width, D decisions, A allowed tokens of all of them together, U
+distinct allowed tokens.
 
 The loss ``full`` is cross-entropy over the vocabulary, as in the paper (arXiv 2204.13596); ``allowed`` is
 that over the tokens that the constraint index allows, the distribution of ``renormalized`` scores.
@@ -30,7 +31,7 @@ from grls.models.load.build import GeneratorSpec, Loaded, add_markers, is_four_b
 from grls.models.load.kinds import is_causal
 from grls.models.lora import add_adapters, merge_adapters
 from grls.train.core.checkpoints import NO_STATE, RunState
-from grls.train.core.collate import IGNORED, Batch, Choices
+from grls.train.core.collate import Batch, DecisionTensors, Pairs
 from grls.train.core.processes import (
     FullyShard,
     Within,
@@ -182,6 +183,8 @@ class GeneratorModule(TrainingModule):
             allows (``allowed``).
         gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
         freeze_encoder: Do not train the encoder and the weights that it shares (T5: the word embeddings).
+        freeze_embeddings: Do not train the word embeddings and an output head that is tied to them; null:
+            frozen in causal models, whose vocabulary is large.
         lora_rank: Rank of low-rank adapters beside every linear layer but the head. Only the adapters are
             trained, and merged into the saved model. 0: no adapters, all weights are trained.
         seed: Seed of dropout, which is a function of (seed, batch number, rank): a resumed run repeats an
@@ -204,6 +207,7 @@ class GeneratorModule(TrainingModule):
         loss: Loss = "full",
         gradient_checkpointing: bool = False,
         freeze_encoder: bool = False,
+        freeze_embeddings: bool | None = None,
         lora_rank: int = 0,
         seed: int | None = None,
     ):
@@ -233,6 +237,8 @@ class GeneratorModule(TrainingModule):
                 parameter.requires_grad = False
         if freeze_encoder and not is_causal(self.model):
             self.model.get_encoder().requires_grad_(False)
+        if freeze_embeddings or (freeze_embeddings is None and is_causal(self.model)):
+            self.model.get_input_embeddings().requires_grad_(False)
         self._asked_to_freeze = freeze_encoder
         self._remade = (generator, lora_rank)
 
@@ -245,8 +251,7 @@ class GeneratorModule(TrainingModule):
                 f"{Option('trainer.strategy', 'fsdp')}: set {Option('model.optimizer', 'adamw')}, got "
                 f"{self.optimizer}."
             )
-        if self.loss == "allowed":
-            self.refuse_other_logits()
+        _ = self._head.linear  # found out before the weights are sharded
 
     def plain_copy(self) -> None:
         """None: the model is read again at the end, which needs no memory during the training."""
@@ -275,62 +280,62 @@ class GeneratorModule(TrainingModule):
         merge_adapters(model)
         return model
 
-    def refuse_other_logits(self) -> None:
-        """Refuse a model that changes its logits behind the head, since the loss is computed at the head."""
-        if not self._head.linear:
-            raise ConfigError(
-                f"{type(self.model).__name__} has no linear head, or changes its logits behind the head "
-                "(scales, caps or masks them), which loss `allowed` does not see: take another model."
-            )
-
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         loss = self.within(self.batch_loss, batch)
-        self.log("train_loss", averaged(loss), prog_bar=True, batch_size=len(batch.labels))
+        self.log("train_loss", averaged(loss), prog_bar=True, batch_size=batch.size)
         return loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         loss = averaged(self.within(self.batch_loss, batch))
         times = self.trainer.datamodule.dev_copies(batch_idx)  # type: ignore[attr-defined]
-        size = summed(len(batch.labels), loss.device) // times  # the same everywhere, as the loss is
+        size = summed(batch.size, loss.device) // times  # the same everywhere, as the loss is
         self.log("dev_loss", loss, sync_dist=True, batch_size=size)
 
     def batch_loss(self, batch: Batch) -> Tensor:
         """The loss of a batch, a scalar in float32; among several processes :func:`weighed`."""
-        check_positions(self.model, batch.input_ids.shape[1], batch.labels.shape[1])
-        arguments = {
-            "input_ids": batch.input_ids,
-            "attention_mask": batch.attention_mask,
-            "decoder_input_ids": batch.decoder_input_ids,
-            "use_cache": False,
-        }
-        if batch.choices is None:
-            logits = self.model(**arguments).logits.float()
-            mean = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORED)
-            return weighed(mean, int((batch.labels != IGNORED).sum()))
-        with self._head.catch() as caught:
-            self.model(**arguments)
-        mean = allowed_loss(self._head, caught[0], batch.labels, batch.choices)
-        return weighed(mean, len(batch.labels) + len(batch.choices.labels))
+        return self.written_loss(self.read(batch.read), batch)
+
+    def read(self, inputs: Any) -> Tensor:
+        """The model's states at all tokens that it writes, and at those of a causal model, ``[N, d]``."""
+        pairs: Pairs = inputs
+        decoder = pairs.decoder_input_ids
+        # A causal model writes behind what it reads, so it needs no positions of its own for that.
+        check_positions(self.model, pairs.input_ids.shape[1], 0 if decoder is None else decoder.shape[1])
+        arguments = {} if decoder is None else {"decoder_input_ids": decoder}
+        states = self._head.read(
+            input_ids=pairs.input_ids, attention_mask=pairs.attention_mask, use_cache=False, **arguments
+        )
+        return states.flatten(0, 1)
+
+    def written_loss(self, states: Tensor, batch: Batch) -> Tensor:
+        """Cross-entropy over the vocabulary at labels, and over allowed tokens at decisions: their mean."""
+        total = states.new_zeros((), dtype=torch.float32)
+        labels, decisions = batch.labels, batch.decisions
+        if labels is not None:
+            logits = self._head.all(states[labels.states])  # only there: it is most of a small model's work
+            losses = F.cross_entropy(logits, labels.tokens, reduction="none")
+            total = total + (losses * labels.weights).sum()
+        if decisions is not None:
+            scores = taken_scores(self._head, states[decisions.states], decisions)
+            total = total - (scores * decisions.probabilities * decisions.weights[decisions.owners]).sum()
+        return weighed(total / batch.divisor, batch.divisor)
 
     def configure_optimizers(self) -> Any:
         return self.optimizer_and_schedule(self)
 
 
-def allowed_loss(head: Head, hidden: Tensor, labels: Tensor, choices: Choices) -> Tensor:
-    """Cross-entropy over the allowed tokens, averaged over positions that have a choice.
+def taken_scores(head: Head, hidden: Tensor, decisions: DecisionTensors) -> Tensor:
+    """``[A]`` log-probability of each allowed token among the allowed tokens of its decision.
 
-    For a position with allowed tokens C and target y the loss is log(sum over c in C of exp(z_c)) - z_y,
-    with z the model's logits: the negative logarithm of the ``renormalized`` probability of y. One matrix
-    product gives the logits of all U tokens that any position allows, and a mask removes the others;
-    gathering single logits would need a scatter in the backward pass. ``hidden [b, t, d]`` is the input
-    of the head, ``labels [b, t]``.
+    With a prior, it is that under the product of model and prior. ``hidden [D, d]`` are inputs of the
+    head. One matrix product gives the logits of all U tokens that any decision allows; gathering single
+    logits would need a scatter in the backward pass.
     """
-    examples = len(labels)
-    rows = torch.cat((hidden[:, 0], hidden.flatten(0, 1)[choices.labels]))
-    targets = torch.cat((labels[:, 0], choices.tokens[choices.targets]))
-    union = torch.cat((choices.first, choices.tokens)).unique()
-    allowed = torch.zeros((len(rows), len(union)), dtype=torch.bool, device=rows.device)
-    allowed[:examples, torch.searchsorted(union, choices.first)] = True
-    allowed[examples + choices.positions, torch.searchsorted(union, choices.tokens)] = True
-    logits = head.some(rows, union).masked_fill(~allowed, float("-inf"))
-    return F.cross_entropy(logits, torch.searchsorted(union, targets))
+    if not len(hidden):
+        return hidden.sum(-1)
+    union, columns = decisions.tokens.unique(return_inverse=True)
+    logits = head.some(hidden, union)
+    gains = torch.full_like(logits, float("-inf"))
+    gains[decisions.owners, columns] = decisions.gains.to(logits.dtype)
+    scores = (logits + gains).log_softmax(-1)
+    return scores[decisions.owners, columns]

@@ -98,7 +98,7 @@ def processes() -> int:
     return distributed.get_world_size() if _has_group() else 1
 
 
-def weighed(mean: Tensor, count: int) -> Tensor:
+def weighed(mean: Tensor, count: float) -> Tensor:
     """The mean of this process, such that the average over processes is the mean over all examples.
 
     ``mean`` is m_r, a scalar over ``count`` examples, c_r (0 where there are none). All processes must
@@ -106,7 +106,9 @@ def weighed(mean: Tensor, count: int) -> Tensor:
     """
     if processes() == 1:
         return mean
-    return mean * (processes() * count / max(summed(count, mean.device), 1))
+    total = torch.tensor(float(count), device=mean.device)
+    distributed.all_reduce(total)
+    return mean * (processes() * count / max(float(total), 1))
 
 
 def averaged(value: Tensor) -> Tensor:

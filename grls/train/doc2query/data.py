@@ -16,11 +16,11 @@ from grls.data.types import Query
 from grls.errors import ConfigError, Option
 from grls.io.progress import counted
 from grls.models.seq2seq.slots import start_token
-from grls.train.core.collate import Collator
 from grls.train.core.datamodule import FitData
 from grls.train.core.examples import Example, chain_passages, drawn_chain, gold_chains
 from grls.train.doc2query.generate import FORM, PassagesRead, QueryForm, QueryPrompt
-from grls.train.stages.callbacks import refuse_unmeasured
+from grls.train.generator.callbacks import refuse_unmeasured
+from grls.train.riches.collate import TextCollator
 
 log = logging.getLogger(__name__)
 
@@ -55,13 +55,9 @@ class QueryData(FitData):
         self.dev_split = dev_split
         self.form = QueryForm(passages, max_passage_tokens, max_query_tokens)
 
-    def setup(self, stage: str) -> None:
-        """Refuse to monitor a metric that is not measured, then read the data."""
+    def read(self, module: Any) -> None:
         hint = f"Set {Option('checkpoint.monitor', 'dev_loss')} and {Option('checkpoint.mode', 'min')}."
         refuse_unmeasured(self.trainer, ["train_loss", "dev_loss"], hint)
-        super().setup(stage)
-
-    def read(self, module: Any) -> None:
         if module.loss != "full":
             raise ConfigError("a query is free text without a constraint index: take loss `full`.")
         tokenizer = module.tokenizer
@@ -77,7 +73,7 @@ class QueryData(FitData):
         dev = queries[: self.dev_size], qrels
         self.dev_examples = QueryExamples(*dev, self.corpus, self.prompt, self.seed, self.dev_split)
         start = None if causal else start_token(module.model)
-        self.collator = Collator(int(tokenizer.pad_token_id), start)
+        self.collator = TextCollator(int(tokenizer.pad_token_id), start)
 
     def beside_model(self) -> dict[str, Any]:
         """The form of input and output, which ``grls prepare pseudo-queries`` reads."""

@@ -12,8 +12,8 @@ from grls.decode.interleave.options import Beam, InterleaveOptions
 from grls.decode.select import ScoreMode
 from grls.errors import ConfigError, Option, at_least
 from grls.models.base import positions_in
+from grls.train.generator.callbacks import log_means, refuse_unmeasured
 from grls.train.riches.data import InterlacedData
-from grls.train.stages.callbacks import log_means, refuse_unmeasured
 
 
 class QuoteRecall(L.Callback):

@@ -1,9 +1,8 @@
-"""From interlaced examples to tensors, for causal and encoder-decoder models.
+"""From texts to tensors, for causal and encoder-decoder models: source, then a target that may quote keys.
 
-Legend: b examples of a batch, s longest input, t longest row of labels, P positions within keys with a
-choice, A allowed tokens of these positions together.
+Legend: D positions within keys with a choice, A allowed tokens of these positions together.
 
-Under the ``allowed`` loss, the choices at a position within a key (and at its closing) are the tokens
+Under the ``allowed`` loss, the tokens allowed at a position within a key (and at its closing) are those
 that the decoder allows there, and the position leaves the loss over the vocabulary. Keys that were quoted
 before in the same target stay allowed, though the decoder would bar them.
 """
@@ -19,7 +18,7 @@ import torch
 
 from grls.index.keys import KeyIndex
 from grls.index.rows import Ints
-from grls.train.core.collate import IGNORED, Batch, Choices, Collator
+from grls.train.core.collate import Batch, DecisionTensors, Labels, pairs
 from grls.train.core.examples import Example
 
 
@@ -31,28 +30,42 @@ class Constraint(NamedTuple):
 
 
 @dataclass(frozen=True)
-class InterlacedCollator(Collator):
-    """Pads examples into a batch; without ``constraint`` for the full loss."""
+class TextCollator:
+    """Pads examples into a batch; without ``constraint`` for the full loss.
 
+    ``start_token``: first token of the decoder; None for a causal model.
+    """
+
+    pad_token: int
+    start_token: int | None
     constraint: Constraint | None = None
 
     def __call__(self, examples: Sequence[Example]) -> Batch:
-        batch = super().__call__(examples)
-        if self.constraint is None:
-            return batch
-        quotes = []  # the labels within keys are removed
-        for row, example in enumerate(examples):
-            before = row * batch.labels.shape[1] + (self.start_token is None) * (len(example.source) - 1)
-            quotes += [(before + first, example.target[first:last]) for first, last in example.spans]
-        for first, key in quotes:
-            batch.labels.view(-1)[first : first + len(key) + 1] = IGNORED
-        return batch._replace(choices=allowed_in_quotes(self.constraint, quotes))
+        sources, targets = [e.source for e in examples], [e.target for e in examples]
+        read, states = pairs(sources, [t[:-1] for t in targets], self.pad_token, self.start_token)
+        tokens = dict(
+            zip((s for row in states for s in row), (t for row in targets for t in row), strict=True)
+        )
+        decisions = None
+        if self.constraint is not None:
+            quotes = [
+                (row[first], example.target[first:last])
+                for row, example in zip(states, examples, strict=True)
+                for first, last in example.spans
+            ]
+            decisions = allowed_in_quotes(self.constraint, quotes)
+            for first, key in quotes:  # with the closing
+                for state in range(first, first + len(key) + 1):
+                    del tokens[state]
+        labels = Labels(torch.tensor([*tokens]), torch.tensor([*tokens.values()]), torch.ones(len(tokens)))
+        count = len(tokens) + (0 if decisions is None else len(decisions.states))
+        return Batch(read, labels, decisions, len(examples), count)
 
 
-def allowed_in_quotes(constraint: Constraint, quotes: Sequence[tuple[int, Sequence[int]]]) -> Choices:
-    """The allowed tokens at every position of quotes with more than one; ``first`` is empty.
+def allowed_in_quotes(constraint: Constraint, quotes: Sequence[tuple[int, Sequence[int]]]) -> DecisionTensors:
+    """The allowed tokens at every position of quotes with more than one.
 
-    ``quotes``: start in the flattened labels, and tokens, of each quote.
+    ``quotes``: the state before each quote, and its tokens.
     """
     index, closing = constraint
     states = np.tile(index.start(), (len(quotes), 1))
@@ -61,7 +74,7 @@ def allowed_in_quotes(constraint: Constraint, quotes: Sequence[tuple[int, Sequen
     written = [[*key, -1] for _, key in quotes]
     live = np.arange(len(quotes))
     empty = np.empty(0, dtype=np.int64)
-    # Of the positions with a choice: tokens, their number, position in the labels, index of the target.
+    # Of the positions with a choice: tokens, their number, state of the model, index of the target.
     parts: list[tuple[Ints, Ints, Ints, Ints]] = [(empty, empty, empty, empty)]
     step = 0
     while len(live):
@@ -83,6 +96,13 @@ def allowed_in_quotes(constraint: Constraint, quotes: Sequence[tuple[int, Sequen
         states[live] = after[entries]
         live, step = live[wanted >= 0], step + 1
     allowed, sizes, positions, targets = (np.concatenate(column) for column in zip(*parts, strict=True))
-    owners = np.repeat(np.arange(len(sizes)), sizes)
-    arrays = (empty, allowed, owners, positions, np.cumsum(sizes) - sizes + targets)
-    return Choices(*(torch.from_numpy(array) for array in arrays))
+    right = np.zeros(len(allowed))
+    right[np.cumsum(sizes) - sizes + targets] = 1.0
+    return DecisionTensors(
+        torch.from_numpy(positions),
+        torch.ones(len(sizes)),
+        torch.from_numpy(np.repeat(np.arange(len(sizes)), sizes)),
+        torch.from_numpy(allowed),
+        torch.from_numpy(right).float(),
+        torch.zeros(len(allowed)),
+    )

@@ -14,11 +14,12 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, free_order
 from grls.data.types import Query
 from grls.errors import ConfigError, at_least
+from grls.io.files import sha256
 from grls.io.progress import counted
 from grls.models.seq2seq.slots import start_token
 from grls.train.core.datamodule import FitData
 from grls.train.core.examples import Example, drawn_chain, gold_chains
-from grls.train.riches.collate import Constraint, InterlacedCollator
+from grls.train.riches.collate import Constraint, TextCollator
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +88,8 @@ class InterlacedData(FitData):
         tokenizer = module.tokenizer
         causal = not module.model.config.is_encoder_decoder
         self.corpus = Corpus.read(self.data)
+        if self.key_options.propositions is not None:
+            self.fingerprints[self.key_options.propositions] = sha256(self.key_options.propositions)
         self.keys = build_keys(self.corpus, tokenizer, self.key_options, self.markers)
         self.prompt = PromptOptions("none", self.markers, self.thoughts != "none", self.chat)
         self.targets = Targets(tokenizer, self.corpus, self.keys, self.thoughts, self.answer)
@@ -96,10 +99,10 @@ class InterlacedData(FitData):
         self.train_examples = self._examples(tokenizer, causal, *train, self.train_split)
         self.dev_examples = self._examples(tokenizer, causal, *self.dev, self.dev_split)
         constraint = Constraint(self.keys.index, self.targets.markers.closing[0])
-        self.collator = InterlacedCollator(
+        self.collator = TextCollator(
             int(tokenizer.pad_token_id),
             None if causal else start_token(module.model),
-            constraint=constraint if module.loss == "allowed" else None,
+            constraint if module.loss == "allowed" else None,
         )
 
     def _examples(
@@ -110,9 +113,6 @@ class InterlacedData(FitData):
         return InterlacedExamples(
             queries, qrels, prompts, self.targets, *longest, self.shuffle, self.seed, split
         )  # fmt: skip
-
-    def other_files(self) -> list[str]:
-        return [] if self.key_options.propositions is None else [self.key_options.propositions]
 
 
 class InterlacedExamples:

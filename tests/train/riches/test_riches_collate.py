@@ -7,11 +7,11 @@ from models_small import END, PAD, small_llama, small_t5
 
 from grls.index.build import index_sequences
 from grls.index.keys import PrefixKeys
-from grls.models.head import Head
-from grls.train.core.collate import IGNORED, Batch, Choices, Collator
+from grls.models.load.build import GeneratorSpec, Loaded
+from grls.train.core.collate import Batch, DecisionTensors
 from grls.train.core.examples import Example
-from grls.train.riches.collate import Constraint, InterlacedCollator, allowed_in_quotes
-from grls.train.riches.module import interlaced_loss
+from grls.train.riches.collate import Constraint, TextCollator, allowed_in_quotes
+from grls.train.riches.module import Interlace
 
 OPEN, CLOSE = 40, 41
 KEYS = [(5, 6), (5, 6, 7), (8, 9)]
@@ -25,67 +25,77 @@ def constraint() -> Constraint:
     return Constraint(PrefixKeys(index_sequences(rows, END)), CLOSE)
 
 
-def chosen(choices: Choices) -> list[tuple[int, list[int], int]]:
+def chosen(decisions: DecisionTensors) -> list[tuple[int, list[int], int]]:
     """Place, allowed tokens and target of every position with a choice, by place."""
-    tokens, positions = choices.tokens.numpy(), choices.positions.numpy()
-    found = [
-        (int(place), tokens[positions == n].tolist(), int(tokens[choices.targets[n]]))
-        for n, place in enumerate(choices.labels)
-    ]
+    found = []
+    for n, place in enumerate(decisions.states.tolist()):
+        tokens = decisions.tokens[decisions.owners == n]
+        right = decisions.probabilities[decisions.owners == n] == 1
+        found.append((place, tokens.tolist(), int(tokens[right])))
     return sorted(found)
 
 
+def predicted(batch: Batch) -> dict[int, int]:
+    """The token of each state that predicts one of the vocabulary."""
+    assert batch.labels is not None
+    return dict(zip(batch.labels.states.tolist(), batch.labels.tokens.tolist(), strict=True))
+
+
 def test_labels_of_an_encoder_decoder() -> None:
-    batch = Collator(PAD, 3)([SHORT, LONG])
-    assert batch.input_ids.tolist() == [[10, 11], [12, PAD]]
-    assert batch.attention_mask.tolist() == [[1, 1], [1, 0]]
-    assert batch.labels.tolist() == [[*SHORT.target, *[IGNORED] * 4], LONG.target]
-    assert batch.decoder_input_ids is not None
-    assert batch.decoder_input_ids.tolist() == [[3, *SHORT.target[:-1], *[PAD] * 4], [3, *LONG.target[:-1]]]
-    assert batch.choices is None
+    batch = TextCollator(PAD, 3)([SHORT, LONG])
+    assert batch.read.input_ids.tolist() == [[10, 11], [12, PAD]]
+    assert batch.read.attention_mask.tolist() == [[1, 1], [1, 0]]
+    assert predicted(batch) == dict(enumerate(SHORT.target)) | dict(enumerate(LONG.target, 10))
+    written = [[3, *SHORT.target[:-1], *[PAD] * 4], [3, *LONG.target[:-1]]]
+    assert batch.read.decoder_input_ids.tolist() == written
+    assert batch.decisions is None
 
 
 def test_labels_of_a_causal_model_stand_where_their_token_is_predicted() -> None:
-    batch = Collator(PAD, None)([SHORT, LONG])
-    assert batch.decoder_input_ids is None
-    assert batch.input_ids.tolist() == [[10, 11, *SHORT.target[:-1], *[PAD] * 3], [12, *LONG.target[:-1]]]
-    assert batch.attention_mask.tolist() == [[1] * 7 + [0] * 3, [1] * 10]
-    assert batch.labels.tolist() == [[IGNORED, *SHORT.target, *[IGNORED] * 3], LONG.target]
+    batch = TextCollator(PAD, None)([SHORT, LONG])
+    assert batch.read.decoder_input_ids is None
+    assert batch.read.input_ids.tolist() == [
+        [10, 11, *SHORT.target[:-1], *[PAD] * 3],
+        [12, *LONG.target[:-1]],
+    ]
+    assert batch.read.attention_mask.tolist() == [[1] * 7 + [0] * 3, [1] * 10]
+    assert predicted(batch) == dict(enumerate(SHORT.target, 1)) | dict(enumerate(LONG.target, 10))
 
 
 @pytest.mark.parametrize("start", [3, None])
 def test_what_is_allowed_within_keys(constraint: Constraint, start: int | None) -> None:
     """After 5 6 a key may close or go on; 6 after 5 and 9 after 8 are no choice, nor is closing after 8 9."""
-    batch = InterlacedCollator(PAD, start, constraint=constraint)([SHORT, LONG])
-    assert batch.choices is not None
+    batch = TextCollator(PAD, start, constraint)([SHORT, LONG])
+    assert batch.decisions is not None
     shift = 0 if start is not None else 1
-    assert chosen(batch.choices) == [
+    assert chosen(batch.decisions) == [
         (shift + 2, [5, 8], 5),
         (shift + 4, [7, CLOSE], CLOSE),
         (10 + 1, [5, 8], 8),
         (10 + 5, [5, 8], 5),
         (10 + 7, [7, CLOSE], 7),
     ]
-    free = [IGNORED] * shift + [20, OPEN, *[IGNORED] * 3, END]
-    assert batch.labels[0].tolist() == free + [IGNORED] * (10 - len(free))
-    assert batch.labels[1].tolist() == [OPEN, *[IGNORED] * 3, OPEN, *[IGNORED] * 4, END]
+    own = {shift: 20, shift + 1: OPEN, shift + 5: END}
+    assert predicted(batch) == own | {10: OPEN, 14: OPEN, 19: END}
 
 
 def test_a_target_that_quotes_no_key_is_a_fault(constraint: Constraint) -> None:
     for key in ([5], [5, 7], [8, 9, 9], []):
         with pytest.raises(ValueError, match="no key of the index"):
             allowed_in_quotes(constraint, [(0, [8, 9]), (10, key)])
-    assert len(allowed_in_quotes(constraint, []).labels) == 0
+    assert len(allowed_in_quotes(constraint, []).states) == 0
 
 
 def test_a_closing_token_within_a_key_is_not_the_end_of_it() -> None:
     rows = [np.array(row) for row in ([5, END], [5, CLOSE, 6, END])]
     index = PrefixKeys(index_sequences(rows, END))
     found = allowed_in_quotes(Constraint(index, CLOSE), [(0, [5, CLOSE, 6]), (10, [5])])
-    places = dict(zip(found.labels.tolist(), found.targets.tolist(), strict=True))
     # After 5 the token CLOSE goes on (first of the two), and closing is the second.
-    first = {place: int((found.positions == n).nonzero()[0]) for n, place in enumerate(found.labels.tolist())}
-    assert {place: target - first[place] for place, target in places.items()} == {1: 0, 11: 1}
+    right = {
+        state: int(found.probabilities[found.owners == n].argmax())
+        for n, state in enumerate(found.states.tolist())
+    }
+    assert right == {1: 0, 11: 1}
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -98,7 +108,7 @@ def test_the_losses_by_definition(constraint: Constraint, causal: bool) -> None:
     full = -np.mean(
         [row[n, t] for row, e in zip(logs, examples, strict=True) for n, t in enumerate(e.target)]
     )
-    assert loss(model, Collator(PAD, start)(examples)) == pytest.approx(full, abs=1e-5)
+    assert loss(model, TextCollator(PAD, start)(examples)) == pytest.approx(full, abs=1e-5)
 
     short, long = logs
     parts = [short[0, 20], short[1, OPEN], short[5, END], long[0, OPEN], long[4, OPEN], long[9, END]]
@@ -108,19 +118,25 @@ def test_the_losses_by_definition(constraint: Constraint, causal: bool) -> None:
             (short, 2, 5, 8), (short, 4, CLOSE, 7), (long, 1, 8, 5), (long, 5, 5, 8), (long, 7, 7, CLOSE),
         )
     ]  # fmt: skip
-    found = loss(model, InterlacedCollator(PAD, start, constraint=constraint)(examples))
+    found = loss(model, TextCollator(PAD, start, constraint)(examples))
     assert found == pytest.approx(-np.mean(parts), abs=1e-5)
 
 
+class Given(GeneratorSpec):
+    """A model that is there."""
+
+    def __init__(self, model: torch.nn.Module):
+        self.model = model
+
+    def load(self) -> Loaded:
+        return Loaded(self.model, None)
+
+
 def loss(model: torch.nn.Module, batch: Batch) -> float:
-    given = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask, "use_cache": False}
-    if batch.decoder_input_ids is not None:
-        given["decoder_input_ids"] = batch.decoder_input_ids
-    head = Head(model)
+    module = Interlace(Given(model))
+    module.model.eval()
     with torch.inference_mode():
-        with head.catch() as caught:
-            model(**given)
-        return float(interlaced_loss(head, caught[0], batch.labels, batch.choices))
+        return float(module.batch_loss(batch))
 
 
 def log_probabilities(model: torch.nn.Module, example: Example, start: int | None) -> np.ndarray:

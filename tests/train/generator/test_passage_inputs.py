@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 from small_data import passages, small_tokenizer, write_small
-from train_helpers import logged, train
+from train_helpers import AsPairs, logged, train
 
 from grls.data.codec import Codec, Limits
 from grls.data.corpus import Corpus
 from grls.train.core.examples import Example
-from grls.train.stages.examples import MemoriseExamples, PassageInput
+from grls.train.generator.examples import MemoriseExamples, PassageInput
 
 CORPUS = Corpus.from_passages(passages())
 OTTER, LYNX = 0, 6  # the otter is calm, the lynx is calm
@@ -25,19 +25,21 @@ def row(codec: Codec, number: int) -> list[int]:
 
 
 def test_the_whole_passage_is_read_and_written(codec: Codec) -> None:
-    example = MemoriseExamples(CORPUS, codec, reading=PassageInput("whole")).draw(OTTER, 3)
-    assert example == Example(codec.plain_input(row(codec, OTTER)[:-1]), row(codec, OTTER))
+    examples = MemoriseExamples(CORPUS, codec, reading=PassageInput("whole"))
+    assert AsPairs(examples, CORPUS).draw(OTTER, 3) == Example(
+        codec.plain_input(row(codec, OTTER)[:-1]), row(codec, OTTER)
+    )
 
 
 def test_it_may_be_read_as_a_query_and_is_cut_to_a_querys_length(codec: Codec) -> None:
     reading = PassageInput("whole", query=True)
     tokens = row(codec, OTTER)[:-1]
-    assert MemoriseExamples(CORPUS, codec, reading=reading).draw(OTTER, 0).source == codec.model_input(tokens)
+    (hop,) = MemoriseExamples(CORPUS, codec, reading=reading).draw(OTTER, 0).hops
+    assert hop.source == codec.model_input(tokens)
     for limits in (Limits(64, 3, 64), Limits(64, 64, 5)):
         short = Codec(codec.tokenizer, limits)
-        assert MemoriseExamples(CORPUS, short, reading=reading).draw(OTTER, 0).source == codec.model_input(
-            tokens[:3]
-        )
+        (hop,) = MemoriseExamples(CORPUS, short, reading=reading).draw(OTTER, 0).hops
+        assert hop.source == codec.model_input(tokens[:3])
 
 
 def test_a_stage_memorises_from_the_whole_passage(tmp_path: Path) -> None:

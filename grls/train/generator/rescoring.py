@@ -20,7 +20,7 @@ from grls.models.head import RescoreInput, readout
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hybrid.priors import open_sources
 from grls.retrieve.spec import remedy_of_other_corpus
-from grls.train.chains.examples import ChainExample, HopExample
+from grls.train.generator.examples import ChainExample, HopExample
 
 _REMEMBERED = 50_000
 """Passages whose tokens are cached."""

@@ -28,7 +28,7 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.train.core.checkpoints import BestCheckpoint, kept_checkpoint
 from grls.train.core.trainer import is_metered, load_weights, spoiled
-from grls.train.stages.data import StageData
+from grls.train.generator.data import MemoriseData, RetrieveData
 
 log = logging.getLogger(__name__)
 
@@ -68,8 +68,10 @@ class ConstrainedRecall(L.Callback):
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        if not isinstance(data, StageData):
+        if not isinstance(data, MemoriseData | RetrieveData):
             return
+        if self.hops and data.dev_queries is None:
+            raise ConfigError(f"{Option('recall.hops')} needs dev queries: set it to 0 to memorise.")
         measured = ["train_loss", "dev_loss"]
         if data.dev_inputs():
             measured += ["dev_recall", *(["dev_f1"] if self.hops else [])]
@@ -87,7 +89,8 @@ class ConstrainedRecall(L.Callback):
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Measure and log; each process retrieves its share of the inputs."""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        if trainer.sanity_checking or not isinstance(data, StageData) or not data.dev_inputs():
+        generator = isinstance(data, MemoriseData | RetrieveData)
+        if trainer.sanity_checking or not generator or not data.dev_inputs():
             return
         module: Any = pl_module
         with module.whole_weights():
@@ -113,7 +116,7 @@ class ConstrainedRecall(L.Callback):
             ]
             scores = {"dev_recall": recalls}
             if self.hops:
-                queries, qrels = data.dev_queries()
+                queries, qrels = data.dev_queries
                 own = queries[share]
                 search = HopsRetriever(hybrid or retriever, HopOptions("dynamic", self.hops))
                 scores["dev_f1"] = [

@@ -28,11 +28,12 @@ from grls.models.causal.slots import CausalGenerator
 from grls.models.load.build import GeneratorSpec, Loaded
 from grls.models.load.language import CausalLM
 from grls.models.seq2seq.slots import Seq2SeqGenerator
-from grls.train.chains.collate import ChainCollator, TokenTree, stack
-from grls.train.chains.decisions import Decisions, PassageTarget, walk_paths
-from grls.train.chains.decisions import Path as Walked
-from grls.train.chains.examples import ChainExamples, HopExample, Teaching
-from grls.train.chains.module import RetrieveChains, tree_attention
+from grls.train.generator.collate import HopCollator, TokenTree, stack
+from grls.train.generator.decisions import Decisions, PassageTarget, walk_paths
+from grls.train.generator.decisions import Path as Walked
+from grls.train.generator.examples import HopExample, RetrieveExamples
+from grls.train.generator.module import RetrieveChains, tree_attention
+from grls.train.generator.targets import Teaching
 
 
 class Small(NamedTuple):
@@ -93,10 +94,10 @@ def test_a_node_of_a_tree_is_what_its_path_alone_would_be() -> None:
 
 def test_the_loss_of_a_chain_is_the_mean_over_its_hops(small: Small) -> None:
     module, corpus, codec, index, folder = small
-    some = ChainExamples(*read_split(folder, "train", corpus), corpus, codec)
+    some = RetrieveExamples(*read_split(folder, "train", corpus), corpus, codec)
     drawn = [some.draw(n, 0) for n in (0, 2, 3)]
     assert [len(example.hops) for example in drawn] == [2, 3, 3]  # with DONE
-    batch = ChainCollator(0, index, Teaching(index, len(corpus)))(drawn)
+    batch = HopCollator(0, index, Teaching(index, len(corpus)))(drawn)
     with torch.no_grad():
         found = float(module.batch_loss(batch))
     assert found == mean_loss(small, [hop for example in drawn for hop in example.hops])
@@ -108,19 +109,19 @@ def test_the_loss_of_a_chain_is_the_mean_over_its_hops(small: Small) -> None:
 def test_a_sequence_to_sequence_model_learns_the_same_targets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inputs: int
 ) -> None:
-    monkeypatch.setattr("grls.train.chains.collate._GROUP", inputs)
+    monkeypatch.setattr("grls.train.generator.collate._GROUP", inputs)
     write_small(tmp_path)
     module = RetrieveChains(scratch(tmp_path))
     module.model.eval()
     corpus, codec = Corpus.read(tmp_path), Codec(module.tokenizer)
     index = build_index(corpus, codec)
-    some = ChainExamples(*read_split(tmp_path, "train", corpus), corpus, codec)
+    some = RetrieveExamples(*read_split(tmp_path, "train", corpus), corpus, codec)
     teaching = Teaching(index, len(corpus), always({1: 0.75, 8: 0.25}), share=0.4, branches=3)
     hops = [hop for n in (0, 2, 2) for hop in some.draw(n, 0).hops]
     targets, paths = teaching(hops)
     start = int(module.model.config.decoder_start_token_id)
     # A query that comes twice is encoded once, and of paths some are longer than others.
-    batch = ChainCollator(0, index, teaching, start_token=start)([some.draw(n, 0) for n in (0, 2, 2)])
+    batch = HopCollator(0, index, teaching, start_token=start)([some.draw(n, 0) for n in (0, 2, 2)])
     assert sum(len(part.input_ids) for part in batch.read) == 5
     assert len(batch.read) == -(-5 // inputs)
     assert max(len(part.stretches) for part in batch.read) > 1
@@ -155,8 +156,8 @@ def test_every_gold_passage_that_is_left_is_right(small: Small) -> None:
     """Averaged over what is drawn, the loss is the mean over the gold passages."""
     module, corpus, codec, index, folder = small
     qs, qrels = read_split(folder, "train", corpus)
-    some = ChainExamples([qs[2]], qrels, corpus, codec, shuffle=True)
-    collate = ChainCollator(0, index, Teaching(index, len(corpus)))
+    some = RetrieveExamples([qs[2]], qrels, corpus, codec, shuffle=True)
+    collate = HopCollator(0, index, Teaching(index, len(corpus)))
     epochs = [some.draw(0, epoch) for epoch in range(40)]
     assert {example.hops[0].taken for example in epochs} == set(epochs[0].hops[0].gold)
     assert len(epochs[0].hops[0].gold) == 2
@@ -173,7 +174,7 @@ def test_every_gold_passage_that_is_left_is_right(small: Small) -> None:
 
 def test_branches_give_the_loss_of_the_mixture_without_bias(small: Small) -> None:
     module, corpus, codec, index, folder = small
-    some = ChainExamples(*read_split(folder, "train", corpus), corpus, codec)
+    some = RetrieveExamples(*read_split(folder, "train", corpus), corpus, codec)
     hop = some.draw(0, 0).hops[0]
     opinion = {1: 0.75, 8: 0.25}
     every = [Walked(0, hop.taken, 0.6), *(Walked(0, p, 0.4 * w) for p, w in opinion.items())]
@@ -188,7 +189,7 @@ def test_branches_give_the_loss_of_the_mixture_without_bias(small: Small) -> Non
 
     example = some.draw(0, 0)._replace(hops=(hop,))
     with torch.no_grad():
-        found = float(module.batch_loss(ChainCollator(0, index, All())([example])))  # type: ignore[arg-type]
+        found = float(module.batch_loss(HopCollator(0, index, All())([example])))  # type: ignore[arg-type]
     mixture = {hop.taken: 0.6, 1: 0.3, 8: 0.1}
     expected = -sum(w * log_probability(module.model, index, hop.source, p) for p, w in mixture.items())
     assert found == pytest.approx(expected, rel=1e-4)
@@ -202,8 +203,8 @@ def test_passages_of_equal_texts_and_beginnings_of_others(root: Path, tmp_path: 
     write_dataset(tmp_path, some, [asked], {"train": {"q": {"p1": 1, "p2": 1}}})
     small = opened(root, tmp_path)
     index = small.index
-    chain = ChainExamples([asked], {}, small.corpus, small.codec).draw(0, 0)
-    batch = ChainCollator(0, index, Teaching(index, 4))([chain])
+    chain = RetrieveExamples([asked], {}, small.corpus, small.codec).draw(0, 0)
+    batch = HopCollator(0, index, Teaching(index, 4))([chain])
     with torch.no_grad():
         assert float(small.module.batch_loss(batch)) == mean_loss(small, chain.hops)
     both = PassageTarget.of(index, np.array([0, 1, 3]), np.array([1.0, 1.0, 2.0]))
@@ -226,7 +227,7 @@ def test_a_query_that_is_a_passage_is_neither_wrong_nor_taught(
     write_dataset(tmp_path, some, [asked], {"train": {"p2": {"p1": 1}}})
     small = opened(root, tmp_path)
     qrels = {"p2": {"p1": 1}}
-    (hop,) = ChainExamples([asked], qrels, small.corpus, small.codec, done=False).draw(0, 0).hops
+    (hop,) = RetrieveExamples([asked], qrels, small.corpus, small.codec, done=False).draw(0, 0).hops
     assert (hop.gold, set(hop.own), set(hop.known)) == ((1,), own, {1, 3} | own)
     heard = Teaching(small.index, 3, always({0: 0.5, 1: 0.5}), share=0.5)._opinions([hop])
     assert heard == [{1: 1.0}]
@@ -235,9 +236,9 @@ def test_a_query_that_is_a_passage_is_neither_wrong_nor_taught(
 def test_a_chain_longer_than_the_input_limit_branches_off(root: Path) -> None:
     small = opened(root, root / "data", input=20)
     _, corpus, codec, index, folder = small
-    chain = ChainExamples(*read_split(folder, "train", corpus), corpus, codec).draw(2, 0)
+    chain = RetrieveExamples(*read_split(folder, "train", corpus), corpus, codec).draw(2, 0)
     assert chain.hops[2].source[: len(chain.hops[1].source)] != chain.hops[1].source  # the oldest went first
-    batch = ChainCollator(0, index, Teaching(index, len(corpus)))([chain])
+    batch = HopCollator(0, index, Teaching(index, len(corpus)))([chain])
     with torch.no_grad():
         assert float(small.module.batch_loss(batch)) == mean_loss(small, chain.hops)
 

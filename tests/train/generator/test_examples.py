@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from small_data import passages, small_tokenizer, write_small
+from train_helpers import AsPairs
 
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
@@ -12,7 +13,7 @@ from grls.data.dataset import gold_passages
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.train.core.examples import Example
-from grls.train.stages.examples import MemoriseExamples, RetrieveExamples
+from grls.train.generator.examples import MemoriseExamples, RetrieveExamples
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +29,19 @@ def row(codec: Codec, passage: str) -> list[int]:
     return codec.passages([Passage("x", TEXT[passage])])[0].tolist()
 
 
-def retrieve(codec: Codec, query: Query, qrels: Any = None, **options: Any) -> RetrieveExamples:
-    return RetrieveExamples([query], qrels or {}, CORPUS, codec, **options)
+def alone(codec: Codec, queries: list[Query], qrels: Any = None, **options: Any) -> AsPairs:
+    return AsPairs(RetrieveExamples(queries, qrels or {}, CORPUS, codec, together=False, **options), CORPUS)
 
 
-def draw_all(examples: RetrieveExamples, epoch: int = 0) -> list[Example]:
+def retrieve(codec: Codec, query: Query, qrels: Any = None, **options: Any) -> AsPairs:
+    return alone(codec, [query], qrels, **options)
+
+
+def memorise(corpus: Corpus, codec: Codec, *options: Any, **named: Any) -> AsPairs:
+    return AsPairs(MemoriseExamples(corpus, codec, *options, **named), corpus)
+
+
+def draw_all(examples: AsPairs, epoch: int = 0) -> list[Example]:
     return [examples.draw(n, epoch) for n in range(len(examples))]
 
 
@@ -42,9 +51,9 @@ def test_the_front_is_a_share_of_the_tokens(codec: Codec, front: float, kept: in
     ids = [*codec.texts(["the otter is calm . the lynx is quick ."])[0]]
     corpus = Corpus.from_passages([Passage("a", "the otter is calm . the lynx is quick .")])
     assert len(ids) == 12
-    whole = MemoriseExamples(corpus, codec, front).draw(0, 0)
+    whole = memorise(corpus, codec, front).draw(0, 0)
     assert whole == Example([*ids[:kept], codec.end], [*ids, codec.end])
-    rest = MemoriseExamples(corpus, codec, front, target="rest").draw(0, 0)
+    rest = memorise(corpus, codec, front, target="rest").draw(0, 0)
     assert rest == Example([*ids[:kept], codec.end], [*ids[kept:], codec.end])
 
 
@@ -52,16 +61,16 @@ def test_the_front_of_a_path_is_subject_and_relation(codec: Codec) -> None:
     corpus = Corpus.from_passages([Passage("a", "the otter; is; calm")])
     front = codec.texts(["the otter; is"])[0]
     target = codec.passages([corpus[0]])[0].tolist()
-    assert MemoriseExamples(corpus, codec, unit="path").draw(0, 0) == Example([*front, codec.end], target)
-    rest = MemoriseExamples(corpus, codec, unit="path", target="rest").draw(0, 0)
+    assert memorise(corpus, codec, unit="path").draw(0, 0) == Example([*front, codec.end], target)
+    rest = memorise(corpus, codec, unit="path", target="rest").draw(0, 0)
     assert rest.target == target[len(front) :]
 
 
 def test_every_passage_is_an_example_short_ones_too(codec: Codec) -> None:
     corpus = Corpus.from_passages([*passages(), Passage("e", ""), Passage("o", "otter")])
     for target in ("whole", "rest"):
-        examples = MemoriseExamples(corpus, codec, target=target)
-        assert len(examples) == len(examples.lengths()) == 12
+        examples = memorise(corpus, codec, target=target)
+        assert len(examples) == len(examples.examples.lengths()) == 12
         assert examples.draw(10, 0) == Example([codec.end], [codec.end])
         assert all(examples.draw(n, 0).target[-1] == codec.end for n in range(12))
         assert examples.draw(3, 0) == examples.draw(3, 9)
@@ -93,7 +102,7 @@ def test_single_step_learns_every_gold_passage_from_the_query_alone(codec: Codec
 def test_evidence_that_any_order_suits_is_drawn_anew(codec: Codec, said: object, firsts: set[int]) -> None:
     """For this query alone: the other one of the same set keeps its order."""
     free = TWO_HOPS._replace(id="free", metadata=json.dumps({"any_order": said}))
-    examples = RetrieveExamples([TWO_HOPS, free], {}, CORPUS, codec)
+    examples = alone(codec, [TWO_HOPS, free])
     rows = [row(codec, "otter-calm"), row(codec, "r0")]
     assert {rows.index(examples.draw(0, epoch).target) for epoch in range(30)} == {0}
     assert {rows.index(examples.draw(3, epoch).target) for epoch in range(30)} == firsts

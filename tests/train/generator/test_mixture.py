@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from failing import fails
 from small_data import scratch, write_jsonl, write_small
-from train_helpers import arguments, logged, train
+from train_helpers import AsPairs, arguments, logged, train
 
 from grls.train.core.datamodule import LengthBucketedSampler
 from grls.train.core.examples import Example
-from grls.train.stages.data import Mix, Mixture, RetrieveData, Shares, planned_epochs
-from grls.train.stages.examples import PassageInput
+from grls.train.generator.data import RetrieveData
+from grls.train.generator.examples import PassageInput
+from grls.train.generator.mix import Mix, Mixture, Shares, planned_epochs
 
 
 class Numbered:
@@ -112,7 +113,7 @@ def drawn(data: Path, mix: Mix, epochs: int = 4, **options: Any) -> RetrieveData
     """The data module as a trainer would have set it up."""
     made = RetrieveData(str(data), mix=mix, **options)
     made.trainer = SimpleNamespace(max_epochs=epochs, max_steps=-1, accumulate_grad_batches=1, world_size=1)
-    made.read(SimpleNamespace(loss="full", **scratch(data).load()._asdict()))
+    made.read(SimpleNamespace(loss="full", together=False, **scratch(data).load()._asdict()))
     return made
 
 
@@ -129,7 +130,7 @@ def test_pseudo_queries_and_memorisation_are_mixed_into_retrieval(data: Path, tm
     rows = dict(zip(corpus.ids(range(10)), map(list, codec.passages(list(corpus))), strict=True))
     texts = codec.texts([str(line["text"]) for line in PSEUDO])
     for epoch in range(8):
-        assert [some.members[1].draw(n, epoch) for n in range(3)] == [
+        assert [AsPairs(some.members[1], corpus).draw(n, epoch) for n in range(3)] == [
             Example(codec.model_input(texts[0]), rows["lynx-calm"]),
             Example(codec.model_input(texts[1]), rows["badger-quick"]),
             Example(codec.model_input(texts[1], [rows["badger-quick"]]), rows["r1"]),

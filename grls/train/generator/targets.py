@@ -1,9 +1,8 @@
-"""Chains of hops to train on: a query with its evidence, and the target of each hop.
+"""The target of a hop: a distribution over passages or their spans, and the paths on which it is learned.
 
-The target of a hop is a distribution over passages. Where any order of the gold passages is right, all
-remaining ones are equally right; which of them becomes evidence is drawn anew each epoch. A teacher may
-have a share in the target of a hop, but not in a hop whose gold is DONE. All draws are functions of
-(seed, epoch, number) alone.
+Where any order of the gold passages is right, all remaining ones are equally right; which of them becomes
+evidence is drawn anew each epoch. A teacher may have a share in the target of a hop, but not in a hop whose
+gold is DONE.
 """
 
 from __future__ import annotations
@@ -11,107 +10,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from grls.data.codec import Codec
-from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels
 from grls.data.evidence import excerpt
 from grls.data.spans import Spans
-from grls.data.types import Query
 from grls.data.words import pieces, stem_key
 from grls.errors import ConfigError, at_least, bounded
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats
-from grls.train.chains.decisions import PassageTarget, Path
-from grls.train.core.examples import own_passages
-from grls.train.stages.examples import MemoriseExamples, PassageInput, RetrieveExamples
-
-
-class HopExample(NamedTuple):
-    """One hop; passages are numbers.
-
-    Attributes:
-        source: Model input, token ids.
-        gold: The right passages, or DONE.
-        taken: The gold passage that becomes evidence of the next hop.
-        query: The text of the query; empty where there is none.
-        evidence: The passages retrieved so far.
-        known: All passages that are not wrong: evidence, gold passages of any hop, and ``own``.
-        seed: Seed of the draws for this hop.
-        own: The passages that are the query itself, other than gold ones.
-    """
-
-    source: list[int]
-    gold: tuple[int, ...]
-    taken: int
-    query: str
-    evidence: tuple[int, ...]
-    known: tuple[int, ...]
-    seed: str
-    own: tuple[int, ...] = ()
-
-
-class ChainExample(NamedTuple):
-    hops: tuple[HopExample, ...]
-
-
-class ChainExamples(RetrieveExamples):
-    """Queries with all their hops; :class:`~grls.train.stages.examples.RetrieveExamples` has single hops."""
-
-    def __init__(self, queries: Sequence[Query], qrels: Qrels, corpus: Corpus, codec: Codec, **kwargs: Any):
-        super().__init__(queries, qrels, corpus, codec, **kwargs)
-        self._end = len(corpus)  # the number of DONE
-        own = own_passages(queries, qrels, corpus)
-        ids = [*self.rows, *(passage for passages in own for passage in passages)]
-        self._numbers = dict(zip(ids, (n or 0 for n in corpus.numbers(ids)), strict=True))
-        self._own = [{self._numbers[passage] for passage in passages} for passages in own]
-
-    def __len__(self) -> int:
-        return len(self.queries)
-
-    def draw(self, number: int, epoch: int) -> ChainExample:  # type: ignore[override]
-        chain = self.chain(number, epoch)
-        free = self.shuffle[number] or not self.multistep
-        right = {self._numbers[name] for proof in self.chains[number] for name in proof}
-        own = tuple(self._own[number] - right)
-        known = (*right, *own, self._end)
-        examples: list[HopExample] = []
-        for hop in range(len(chain) + self.done):
-            before = chain[:hop] if self.multistep else []
-            source = self.codec.model_input(self.texts[number], self.evidence(number, before))
-            left = chain[hop:] if self.multistep else chain
-            gold = tuple(self._numbers[name] for name in (left if free else left[:1])) or (self._end,)
-            taken = self._numbers[chain[hop]] if hop < len(chain) else self._end
-            evidence = tuple(self._numbers[name] for name in before)
-            seed = f"{self.seed}-{epoch}-{number}-{hop}"
-            text = self.queries[number].text
-            examples.append(HopExample(source, gold, taken, text, evidence, known, seed, own))
-        return ChainExample(tuple(examples))
-
-    def lengths(self) -> Sequence[int]:
-        mean = np.mean([len(row) for row in self.rows.values()])
-        return [
-            len(text) + int(mean * len(chains[0]))
-            for text, chains in zip(self.texts, self.chains, strict=True)
-        ]
-
-
-class MemoriseChains(MemoriseExamples):
-    """Passages to memorise as chains of one hop, of no query."""
-
-    def __init__(self, corpus: Corpus, codec: Codec, reading: PassageInput, seed: int):
-        super().__init__(corpus, codec, reading=reading)
-        self.seed = seed
-
-    def draw(self, number: int, epoch: int) -> ChainExample:  # type: ignore[override]
-        source = super().draw(number, epoch).source
-        seed = f"memorise-{self.seed}-{epoch}-{number}"
-        return ChainExample((HopExample(source, (number,), number, "", (), (number,), seed),))
-
+from grls.train.generator.decisions import PassageTarget, Path
+from grls.train.generator.examples import HopExample
 
 Teacher = Callable[[Sequence[HopExample]], list[Mapping[int, float]]]
 """Gives for each hop weights of passages by number; empty: no opinion."""

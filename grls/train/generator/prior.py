@@ -30,8 +30,8 @@ from grls.retrieve.generative.span_scores import hidden_spans, prior_over_spans
 from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.retrieve.hybrid.priors import WeightedSource, check_priors, open_sources, prior_of
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.train.chains.decisions import Gains
-from grls.train.chains.examples import HopExample
+from grls.train.generator.decisions import Gains
+from grls.train.generator.examples import HopExample
 
 _NONE = -1000.0
 """Replaces the logarithm of zero mass (nats): no share of a softmax, yet finite, so that 0 times it is 0."""

@@ -23,9 +23,10 @@ from grls.io.files import read_json
 from grls.models.load.language import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.train.chains.collate import ChainCollator
-from grls.train.chains.examples import ChainExamples, SpanTargets, Teaching
-from grls.train.chains.module import RetrieveChains
+from grls.train.generator.collate import HopCollator
+from grls.train.generator.examples import RetrieveExamples
+from grls.train.generator.module import RetrieveChains
+from grls.train.generator.targets import SpanTargets, Teaching
 
 
 def test_spans_that_share_words_with_the_evidence_weigh_more() -> None:
@@ -89,7 +90,7 @@ def test_the_loss_along_many_drawn_views_is_that_of_all(root: Path, taught: bool
     index = build_index(spans, codec)
     targets = SpanTargets(spans, 0.3)
     queries, qrels = read_split(root / "data", "train", corpus)
-    examples = ChainExamples(queries, qrels, corpus, codec, multistep=True, done=True, shuffle=False)
+    examples = RetrieveExamples(queries, qrels, corpus, codec, multistep=True, done=True, shuffle=False)
     example = examples.draw(2, 0)
     assert len(example.hops) == 3  # two passages and DONE
     opinion = {4: 0.5, 9: 0.5}
@@ -97,7 +98,7 @@ def test_the_loss_along_many_drawn_views_is_that_of_all(root: Path, taught: bool
     teaching = Teaching(
         index, len(corpus), teacher, 0.4 if taught else 0.0, 400 if taught else 0, targets, drawn=400
     )
-    batch = ChainCollator(0, index, teaching)([example])
+    batch = HopCollator(0, index, teaching)([example])
     with torch.no_grad():
         loss = float(module.batch_loss(batch))
     expected = 0.0

@@ -21,10 +21,10 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import hidden_spans, prior_over_spans
 from grls.retrieve.hybrid.priors import open_sources, prior_of
 from grls.retrieve.spec import write_spec
-from grls.train.chains.examples import ChainExample, WriteSpans
-from grls.train.chains.prior import LearnBeside
-from grls.train.stages.data import Mix
-from grls.train.stages.examples import PassageInput
+from grls.train.generator.examples import ChainExample, PassageInput
+from grls.train.generator.mix import Mix
+from grls.train.generator.prior import LearnBeside
+from grls.train.generator.targets import WriteSpans
 
 
 def both(root: Path) -> LearnBeside:

@@ -20,8 +20,8 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.registry import Opening, load_retriever
-from grls.train.chains.data import ChainData
-from grls.train.chains.module import RetrieveChains
+from grls.train.generator.data import RetrieveData
+from grls.train.generator.module import RetrieveChains
 
 EVIDENCE_WORDS = 3
 
@@ -49,7 +49,7 @@ def root(root: Path) -> Path:
 def test_the_retriever_reads_hops_as_the_training_does(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = GenerativeRetriever.from_pretrained(root / "r", "cpu")
     assert generator.codec.limits.evidence == EVIDENCE_WORDS
-    data = ChainData(str(root / "data"), evidence_words=EVIDENCE_WORDS)
+    data = RetrieveData(str(root / "data"), evidence_words=EVIDENCE_WORDS)
     data.read(RetrieveChains(Pretrained(str(root / "trained" / "model"))))
     chain = max((data.train_examples.draw(n, 0) for n in range(12)), key=lambda one: len(one.hops))  # type: ignore[attr-defined]
     taken = [hop.evidence for hop in chain.hops]

@@ -4,6 +4,7 @@ import math
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from failing import fails
 from train_helpers import chain_options, logged, opened_chains
@@ -13,9 +14,9 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.retrieve.bm25 import BM25Retriever
-from grls.train.chains.data import RetrieverTeacher
-from grls.train.stages.data import Mix
-from grls.train.stages.examples import PassageInput
+from grls.train.generator.data import RetrieverTeacher
+from grls.train.generator.examples import PassageInput
+from grls.train.generator.mix import Mix
 
 BM25 = ["--data.prior.retrievers=[bm25]"]
 
@@ -97,7 +98,7 @@ def test_memorisation_and_pseudo_queries_are_mixed_in_as_chains(root: Path, tmp_
     ("given", "message"),
     [
         (["--data.branches=2"], "branches need a teacher"),
-        (["--model.loss=full"], "chains are trained with --model.loss allowed"),
+        (["--model.loss=full", *BM25], "set --model.loss allowed"),
         (["--model.freeze_encoder=true"], "no encoder to freeze"),
         (["--model.freeze_layers=2"], "freeze_layers must be from 0 to less than the layers"),
         ([*BM25, "--data.prior.weights=[1,2]"], "got 1 retrievers, 2 weights"),
@@ -121,19 +122,15 @@ def test_the_usual_temperature_of_a_teacher_is_that_of_its_kind(root: Path) -> N
     assert RetrieverTeacher("bm25", data.corpus, temperature=0.5).temperature == 0.5
 
 
-def test_a_causal_model_needs_chain_data(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("loss", ["full", "allowed"])
+def test_a_causal_model_learns_hops_alone_too(root: Path, tmp_path: Path, loss: str) -> None:
     plain = [o for o in chain_options(root, tmp_path / "run") if not o.startswith("--config")]
-    kept = [o for o in plain[2:] if "freeze_embeddings" not in o and "name_or_path" not in o]
+    kept = [o for o in plain[2:] if "name_or_path" not in o]
     source = ["--model.generator=grls.models.load.language.CausalLM"]
     source.append(f"--model.generator.name_or_path={root / 'llama'}")
-    given = ["train", "retrieve", *source, "--model.loss=allowed", *kept]
-    assert main(given) != 0
-    assert "train a causal one with" in capsys.readouterr().err
-    chains = [*given[:2], "--data=grls.train.chains.data.ChainData", *given[2:]]
-    assert main(chains) != 0
-    assert "for Retrieve take grls.train.stages.data.RetrieveData" in capsys.readouterr().err
+    assert main(["train", "retrieve", *source, f"--model.loss={loss}", *kept]) == 0
+    losses = list(logged(tmp_path / "run", "train_loss").values())
+    assert np.mean(losses[-3:]) < 0.8 * np.mean(losses[:3])
 
 
 def test_the_benchmark_of_steps_measures_a_training(

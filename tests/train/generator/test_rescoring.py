@@ -23,11 +23,11 @@ from grls.models.load.language import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import open_sources
-from grls.train.chains.collate import ChainCollator, as_tensors
-from grls.train.chains.examples import ChainExamples, MemoriseChains, SpanTargets, Teaching
-from grls.train.chains.module import RetrieveChains, rescore_loss
-from grls.train.chains.rescoring import Proposals, Read, Rescore
-from grls.train.stages.examples import PassageInput
+from grls.train.generator.collate import HopCollator, as_tensors
+from grls.train.generator.examples import MemoriseExamples, RetrieveExamples
+from grls.train.generator.module import RetrieveChains, rescore_loss
+from grls.train.generator.rescoring import Proposals, Read, Rescore
+from grls.train.generator.targets import SpanTargets, Teaching
 
 
 def proposing(root: Path, codec: Codec, **options: Any) -> Proposals:
@@ -35,9 +35,9 @@ def proposing(root: Path, codec: Codec, **options: Any) -> Proposals:
     return Proposals(given, Corpus.read(root / "data"), codec, "cpu")
 
 
-def chains(root: Path, codec: Codec, **options: bool) -> ChainExamples:
+def chains(root: Path, codec: Codec, **options: bool) -> RetrieveExamples:
     corpus = Corpus.read(root / "data")
-    return ChainExamples(*read_split(root / "data", "train", corpus), corpus, codec, **options)
+    return RetrieveExamples(*read_split(root / "data", "train", corpus), corpus, codec, **options)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_one_hop_stands_for_those_of_one_input_and_some_for_all(root: Path, code
     several = [chains(root, codec).draw(n, 0) for n in range(4)]
     assert len({some.hop for some in proposing(root, codec, hops=2)(several)}) == 8
     corpus = Corpus.read(root / "data")
-    silent = MemoriseChains(corpus, codec, PassageInput(), 0)  # nothing is asked
+    silent = MemoriseExamples(corpus, codec)  # nothing is asked
     assert proposing(root, codec)([silent.draw(0, 0)]) == []
 
 
@@ -136,10 +136,10 @@ def test_a_batch_has_the_odds_of_each_passage_read_alone(root: Path, kind: str) 
     teaching = Teaching(build_index(corpus, codec), len(corpus)) if kind != "spans" else None
     if teaching is None:
         teaching = Teaching(index, len(corpus), spans=SpanTargets(Spans(corpus, 2)), drawn=2)
-    parts: list[Any] = [0, teaching.index, teaching, 1.0, start, None]
+    parts: list[Any] = [0, teaching.index, teaching, start]
     with torch.no_grad():
-        without = float(module.batch_loss(ChainCollator(*parts)(examples)))
-        found = float(module.batch_loss(ChainCollator(*parts, proposals)(examples)))
+        without = float(module.batch_loss(HopCollator(*parts)(examples)))
+        found = float(module.batch_loss(HopCollator(*parts, proposals=proposals)(examples)))
     read = proposals(examples)
     hops = [hop for example in examples for hop in example.hops]
     accept, reject = readout(codec)

@@ -1,7 +1,7 @@
-"""The LightningModule of chains: all hops of a query at once, with distributions as targets.
+"""The LightningModules of a generator: memorise and retrieve, with the defaults of the paper, and chains.
 
-Legend: b chains, t nodes of the largest tree, N nodes of all trees, D decisions, A allowed tokens of all
-of them together, U distinct allowed tokens, d model width, n passages of all rescored hops together.
+Legend: b chains, t nodes of the largest tree, N nodes of all trees, d model width, n passages of all
+rescored hops together.
 """
 
 from __future__ import annotations
@@ -16,70 +16,50 @@ from torch.nn import functional
 from transformers import AttentionInterface
 from transformers.modeling_outputs import BaseModelOutput
 
-from grls.errors import ConfigError, Option, at_least, out_of_memory
+from grls.errors import ConfigError, at_least, out_of_memory
 from grls.models.base import check_positions
 from grls.models.causal.slots import refuse_windows
-from grls.models.head import Head
 from grls.models.load.build import GeneratorSpec
 from grls.models.load.kinds import is_causal
 from grls.models.sessions.memory import SHORT, agree, attending, configs_of, may_attend_plainly
-from grls.train.chains.collate import (
-    DecisionTensors,
-    HopBatch,
-    Rescored,
-    TokenTree,
-    TreeBatch,
-    stack,
-)
+from grls.train.core.collate import Batch, Pairs
 from grls.train.core.module import GeneratorModule, Loss
 from grls.train.core.processes import largest, weighed
+from grls.train.generator.collate import HopBatch, Rescored, TokenTree, TreeBatch, stack
 
 
-class RetrieveChains(GeneratorModule):
+class Retrieve(GeneratorModule):
     """Query and evidence -> next passage, for sequence-to-sequence and for causal language models.
 
-    The loss of a hop is the cross-entropy of its target (:mod:`grls.train.chains.decisions`) and the model's
-    ``renormalized`` distribution over passages; the mean is over hops. A causal model reads all hops of a
-    query in one pass (:mod:`grls.train.chains.collate`).
+    The loss of a hop is the cross-entropy of its target (:mod:`grls.train.generator.decisions`) and the
+    model's ``renormalized`` distribution over passages, or with loss ``full``, that of its tokens and the
+    vocabulary. Each hop is an example. Defaults of the paper (arXiv 2204.13596): Adafactor, 1e-4, 10 %
+    linear warm-up, linear decay. The model to start from is usually that of the memorise stage.
 
     Args:
         generator: The model to start from.
-        optimizer: ``adamw``, or ``adafactor`` with a fixed learning rate.
-        loss: Always ``allowed``: cross-entropy over the tokens that the constraint index allows.
         rescore_weight: Weight of the loss of rescoring (``--data.rescore``).
         freeze_layers: Number of first layers of a causal model that are not trained, with their adapters.
             Together with frozen embeddings it saves time and memory: these layers need no backward pass.
-        freeze_embeddings: Do not train the word embeddings and an output head that is tied to them; null:
-            frozen in causal models, whose vocabulary is large.
         kwargs: The options of :class:`grls.train.core.module.GeneratorModule`.
     """
 
-    stage = "retrieve"
+    together = False
+    """Whether all hops of a query are an example, and the mean is over hops; else it is over decisions."""
 
     def __init__(
         self,
         generator: GeneratorSpec,
-        optimizer: Literal["adafactor", "adamw"] = "adamw",
-        loss: Loss = "allowed",
         rescore_weight: float = 1.0,
         freeze_layers: int = 0,
-        freeze_embeddings: bool | None = None,
         **kwargs: Any,
     ):
-        super().__init__(generator, optimizer=optimizer, loss=loss, **kwargs)
+        super().__init__(generator, **kwargs)
         self.rescore_weight = rescore_weight
         self.freeze_layers = freeze_layers
-        if freeze_embeddings or (freeze_embeddings is None and is_causal(self.model)):
-            self.model.get_input_embeddings().requires_grad_(False)
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
-        if self.loss != "allowed":
-            raise ConfigError(
-                f"chains are trained with {Option('model.loss', 'allowed')}; the loss over the whole "
-                f"vocabulary is that of {Option('model')} grls.train.stages.module.Retrieve, for "
-                "sequence-to-sequence models."
-            )
         at_least(0, "model.", rescore_weight=self.rescore_weight)
         name = type(self.model).__name__
         if self.freeze_layers:
@@ -93,7 +73,7 @@ class RetrieveChains(GeneratorModule):
                 )
             for layer in layers[: self.freeze_layers]:
                 layer.requires_grad_(False)
-        if is_causal(self.model):
+        if self.together and is_causal(self.model):
             refuse_windows(self.model)
             try:
                 sees = self._sees_trees()
@@ -128,20 +108,20 @@ class RetrieveChains(GeneratorModule):
         finally:
             self.model.train(training)
 
-    def batch_loss(self, batch: Any) -> Tensor:
-        inputs: TreeBatch | HopBatch = batch.read
-        states = self._read_trees(inputs) if isinstance(inputs, TreeBatch) else self._read_hops(inputs)
-        scores = taken_scores(self._head, states[batch.decisions.states], batch.decisions)
-        chosen = batch.decisions
-        # The cross-entropies of target and model, weighed and summed over the decisions.
-        loss = -(scores * chosen.probabilities * chosen.weights[chosen.owners]).sum()
-        loss = weighed(loss / len(batch.labels), len(batch.labels))
-        rescored: Rescored | None = batch.rescored_passages
+    def batch_loss(self, batch: Batch) -> Tensor:
+        states = self.read(batch.read)
+        loss = self.written_loss(states, batch)
+        rescored: Rescored | None = batch.rescored
         if rescored is not None:
             logits = self._head.some(states[rescored.states], rescored.tokens)
             odds = logits[:, 0] - logits[:, 1]
             loss = loss + self.rescore_weight * weighed(rescore_loss(odds, rescored), rescored.hop_count)
         return loss
+
+    def read(self, inputs: Pairs | TreeBatch | HopBatch) -> Tensor:
+        if isinstance(inputs, Pairs):
+            return super().read(inputs)
+        return self._read_trees(inputs) if isinstance(inputs, TreeBatch) else self._read_hops(inputs)
 
     def _read_trees(self, trees: TreeBatch, short: int = SHORT) -> Tensor:
         """Inputs of the head at every node, ``[N, d]``; for ``short`` see :func:`tree_attention`."""
@@ -173,35 +153,66 @@ class RetrieveChains(GeneratorModule):
             for n in range(count):
                 owners, tokens = inputs.stretches[min(n, last)]
                 check_positions(self.model, ids.shape[1], tokens.shape[1])
-                with self._head.catch() as caught:
-                    self.model(
-                        encoder_outputs=BaseModelOutput(last_hidden_state=encoded[owners]),
-                        attention_mask=mask[owners],
-                        decoder_input_ids=tokens,
-                        use_cache=False,
-                    )
+                written = self._head.read(
+                    encoder_outputs=BaseModelOutput(last_hidden_state=encoded[owners]),
+                    attention_mask=mask[owners],
+                    decoder_input_ids=tokens,
+                    use_cache=False,
+                )
                 extra = number >= len(counts) or n > last
-                (idle if extra else states).append(caught[0].flatten(0, 1))
+                (idle if extra else states).append(written.flatten(0, 1))
         read = torch.cat(states)
         # Shards are gathered layer by layer, so all processes must read as often: what is read for the sake
         # of another process has no effect, but a backward pass.
         return read + torch.cat(idle).sum() * 0 if idle else read
 
 
-def taken_scores(head: Head, hidden: Tensor, decisions: DecisionTensors) -> Tensor:
-    """``[A]`` log-probability of each allowed token among the allowed tokens of its decision.
+class Memorise(Retrieve):
+    """Writes a passage given its front. Defaults of the paper: Adafactor, constant 1e-5.
 
-    With a prior, it is that under the product of model and prior. ``hidden [D, d]`` are inputs of the
-    head. One matrix product gives the logits of all U tokens that any decision allows.
+    Args:
+        generator: The model to start from.
+        learning_rate: Peak learning rate.
+        schedule: Learning rate after the warm-up: ``constant``, or ``linear`` decay to zero.
+        warmup: Share of all steps in which the learning rate rises (0 to 1).
+        kwargs: The options of :class:`Retrieve`.
     """
-    if not len(hidden):
-        return hidden.sum(-1)
-    union, columns = decisions.tokens.unique(return_inverse=True)
-    logits = head.some(hidden, union)
-    gains = torch.full_like(logits, float("-inf"))
-    gains[decisions.owners, columns] = decisions.gains.to(logits.dtype)
-    scores = (logits + gains).log_softmax(-1)
-    return scores[decisions.owners, columns]
+
+    def __init__(
+        self,
+        generator: GeneratorSpec,
+        learning_rate: float = 1e-5,
+        schedule: Literal["constant", "linear"] = "constant",
+        warmup: float = 0.0,
+        **kwargs: Any,
+    ):
+        super().__init__(generator, learning_rate=learning_rate, schedule=schedule, warmup=warmup, **kwargs)
+
+
+class RetrieveChains(Retrieve):
+    """All hops of a query at once; the mean is over hops.
+
+    A causal model reads the hops of a query in one pass (:mod:`grls.train.generator.collate`).
+
+    Args:
+        generator: The model to start from.
+        optimizer: ``adamw``, or ``adafactor`` with a fixed learning rate.
+        loss: Cross-entropy over the tokens that the constraint index allows (``allowed``), or over the
+            vocabulary (``full``).
+        kwargs: The options of :class:`Retrieve`.
+    """
+
+    stage = "retrieve"
+    together = True
+
+    def __init__(
+        self,
+        generator: GeneratorSpec,
+        optimizer: Literal["adafactor", "adamw"] = "adamw",
+        loss: Loss = "allowed",
+        **kwargs: Any,
+    ):
+        super().__init__(generator, optimizer=optimizer, loss=loss, **kwargs)
 
 
 def rescore_loss(odds: Tensor, rescored: Rescored) -> Tensor:

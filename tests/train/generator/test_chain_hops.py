@@ -14,8 +14,8 @@ from grls.retrieve.base import ChainToContinue
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.finders import HopRequest, Writes
-from grls.train.chains.prior import LearnBeside
-from grls.train.stages.callbacks import ConstrainedRecall
+from grls.train.generator.callbacks import ConstrainedRecall
+from grls.train.generator.prior import LearnBeside
 
 
 def test_a_hop_reads_excerpts_of_its_evidence(root: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_hop_reads_excerpts_of_its_evidence(root: Path) -> None:
 
 def test_dev_asks_for_what_is_left_at_every_hop(root: Path) -> None:
     data, _ = opened_chains(root, by_hop=True, dev_split="train")
-    queries, qrels = data.dev_queries()
+    queries, qrels = data.dev_queries
     inputs = data.dev_inputs()
     assert len(inputs) == sum(len(gold_passages(query, qrels)) for query in queries)
     place = 0
@@ -65,8 +65,8 @@ def test_dev_recall_of_a_hop_is_that_of_the_search_after_its_evidence(
     )
     retriever = generator if data.priors is None else data.priors.beside(generator)
     recalls = []
-    for query in data.dev_queries()[0]:
-        gold = gold_passages(query, data.dev_queries()[1])
+    for query in data.dev_queries[0]:
+        gold = gold_passages(query, data.dev_queries[1])
         for hop in range(len(gold)):
             numbers = tuple(n for n in data.corpus.numbers(gold[:hop]) if n is not None)
             finder = Writes(retriever, beside=True)

@@ -1,0 +1,224 @@
+"""Hops to train on: passages to memorise, and queries, hop by hop or with all of their hops together.
+
+All draws are functions of (seed, epoch, number) alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from grls.data.codec import Codec, TokenIds
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels, free_order
+from grls.data.types import Query
+from grls.errors import ConfigError, bounded
+from grls.train.core.examples import chain_passages, drawn_chain, gold_chains, own_passages
+
+PATH_SEPARATOR = ";"
+"""Between subject, relation and object of a path."""
+
+
+class HopExample(NamedTuple):
+    """One hop; passages are numbers.
+
+    Attributes:
+        source: Model input, token ids.
+        gold: The right passages, or DONE.
+        taken: The gold passage that becomes evidence of the next hop.
+        query: The text of the query; empty where there is none.
+        evidence: The passages retrieved so far.
+        known: All passages that are not wrong: evidence, gold passages of any hop, and ``own``.
+        seed: Seed of the draws for this hop.
+        own: The passages that are the query itself, other than gold ones.
+        front: Number of first tokens of the passage that are not written.
+    """
+
+    source: list[int]
+    gold: tuple[int, ...]
+    taken: int
+    query: str
+    evidence: tuple[int, ...]
+    known: tuple[int, ...]
+    seed: str
+    own: tuple[int, ...] = ()
+    front: int = 0
+
+
+class ChainExample(NamedTuple):
+    """Hops that are learned together, of one query."""
+
+    hops: tuple[HopExample, ...]
+
+
+@dataclass(frozen=True)
+class PassageInput:
+    """The model input for a passage that is memorised.
+
+    Args:
+        reads: ``front``: the front of the passage, as in the paper; ``whole``: all of it.
+        query: Put the marker of queries in front, as at retrieval; false: no marker, as in the paper.
+    """
+
+    reads: Literal["front", "whole"] = "front"
+    query: bool = False
+
+
+USUAL_INPUT = PassageInput()
+
+
+class MemoriseExamples:
+    """Each passage as one hop without a query: the model reads its front, or all of it, and writes it.
+
+    The arguments are options of :class:`grls.train.generator.data.MemoriseData`.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        codec: Codec,
+        front: float = 0.7,
+        unit: Literal["text", "path"] = "text",
+        target: Literal["whole", "rest"] = "whole",
+        reading: PassageInput = USUAL_INPUT,
+        seed: int = 0,
+    ):
+        bounded("(0, 1)", front=front)
+        if target == "rest" and reading.reads != "front":
+            raise ConfigError("target `rest` is the passage without its front: it needs reads `front`.")
+        self.codec = codec
+        self.target = target
+        self.reading = reading
+        self.seed = seed
+        self._room = min(codec.limits.query, codec.limits.input - len(codec.model_input([])))
+        # Arrays of a few bytes a token: a corpus may have too many tokens for lists of Python integers.
+        parts: list[npt.NDArray[np.int32]] = []
+        lengths: list[int] = []
+        fronts: list[int] = []
+        for batch in corpus.batches():
+            rows = codec.passages(batch)
+            parts.append(np.concatenate(rows).astype(np.int32))
+            lengths += [len(row) for row in rows]
+            if unit == "path":
+                heads = [p._replace(text=p.text.rpartition(PATH_SEPARATOR)[0]) for p in batch]
+                fronts += [len(row) - 1 for row in codec.passages(heads)]
+            else:
+                fronts += [round(front * (len(row) - 1)) for row in rows]
+        self._tokens = np.concatenate(parts)
+        self._lengths = np.array(lengths)
+        self._starts = np.cumsum(self._lengths) - self._lengths
+        # At least one token, and never the end token.
+        self._fronts = np.minimum(np.maximum(fronts, 1), self._lengths - 1)
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def draw(self, number: int, epoch: int) -> ChainExample:
+        front = int(self._fronts[number])
+        read = front if self.reading.reads == "front" else self._lengths[number] - 1  # without the end token
+        tokens = self._tokens[self._starts[number] :][:read].tolist()
+        if self.reading.query:
+            source = self.codec.model_input(tokens[: self._room])
+        else:
+            source = self.codec.plain_input(tokens)
+        seed = f"memorise-{self.seed}-{epoch}-{number}"
+        skipped = front if self.target == "rest" else 0
+        hop = HopExample(source, (number,), number, "", (), (number,), seed, front=skipped)
+        return ChainExample((hop,))
+
+    def lengths(self) -> Sequence[int]:
+        lengths: list[int] = self._lengths.tolist()
+        return lengths
+
+
+class RetrieveExamples:
+    """Query and evidence so far -> next gold passage, and DONE after the last one.
+
+    Gold passages come from ``evidence`` in its order; for a query without evidence they come from the
+    qrels, in an order drawn anew each epoch, as where the metadata says that any order is right
+    (``any_order: true``). Where the metadata holds equally good proofs (``proofs``: lists of passage
+    ids), each epoch draws one.
+
+    With ``together`` a query with all of its hops is one example, and where any order is right, all
+    gold passages that are left are. Without, each hop is an example, and the one that is drawn is right.
+    The other arguments are options of :class:`grls.train.generator.data.RetrieveData`; a text as ``seed``
+    keeps the draws of two collections of one run apart.
+    """
+
+    def __init__(
+        self,
+        queries: Sequence[Query],
+        qrels: Qrels,
+        corpus: Corpus,
+        codec: Codec,
+        multistep: bool = True,
+        done: bool = True,
+        shuffle: bool = False,
+        truncate: bool = False,
+        seed: int | str = 0,
+        together: bool = True,
+    ):
+        self.codec = codec
+        self.multistep = multistep
+        self.done = done and multistep
+        self.seed = seed
+        self.together = together
+        self.texts = codec.queries([q.id for q in queries], [q.text for q in queries], truncate)
+        self.chains = [gold_chains(query, qrels) for query in queries]
+        self.shuffle = [shuffle or free_order(query) for query in queries]
+        self.queries = queries
+        self._gold = chain_passages(queries, self.chains, corpus)
+        rows = codec.passages(list(self._gold.values()))
+        self.rows = dict(zip(self._gold, rows, strict=True))
+        self._end = len(corpus)  # the number of DONE
+        own = own_passages(queries, qrels, corpus)
+        ids = [*self.rows, *(passage for passages in own for passage in passages)]
+        self._numbers = dict(zip(ids, (n or 0 for n in corpus.numbers(ids)), strict=True))
+        self._own = [{self._numbers[passage] for passage in passages} for passages in own]
+        hops = [range(len(chains[0]) + self.done) for chains in self.chains]
+        self.items: list[tuple[int, Sequence[int]]] = [*enumerate(hops)]
+        """The query and the hops of each example."""
+        if not together:
+            self.items = [(query, [hop]) for query, several in self.items for hop in several]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def draw(self, number: int, epoch: int) -> ChainExample:
+        query, hops = self.items[number]
+        # The gold passages in the order of this epoch, the same for all hops of the query.
+        chain = drawn_chain(self.chains[query], self.shuffle[query], f"{self.seed}-{epoch}-{query}")
+        free = self.together and (self.shuffle[query] or not self.multistep)
+        right = {self._numbers[name] for proof in self.chains[query] for name in proof}
+        own = tuple(self._own[query] - right)
+        known = (*right, *own, self._end)
+        examples: list[HopExample] = []
+        for hop in hops:
+            before = chain[:hop] if self.multistep else []
+            source = self.codec.model_input(self.texts[query], self._read(query, before))
+            taken = self._numbers[chain[hop]] if hop < len(chain) else self._end
+            gold: tuple[int, ...] = (taken,)
+            if free and hop < len(chain):
+                gold = tuple(self._numbers[name] for name in (chain[hop:] if self.multistep else chain))
+            evidence = tuple(self._numbers[name] for name in before)
+            seed = f"{self.seed}-{epoch}-{query}-{hop}"
+            text = self.queries[query].text
+            examples.append(HopExample(source, gold, taken, text, evidence, known, seed, own))
+        return ChainExample(tuple(examples))
+
+    def _read(self, query: int, passages: Sequence[str]) -> list[TokenIds]:
+        """Tokens of gold passages as evidence of a query."""
+        if not self.codec.limits.evidence:
+            return [self.rows[name] for name in passages]
+        question, known = self.queries[query].text, self._gold
+        return list(self.codec.excerpts(question, [known[name] for name in passages]))
+
+    def lengths(self) -> Sequence[int]:
+        mean = np.mean([len(row) for row in self.rows.values()]) if self.rows else 0
+        if self.together:
+            return [len(self.texts[q]) + int(mean * len(self.chains[q][0])) for q, _ in self.items]
+        return [len(self.texts[q]) + int(hop * mean) * self.multistep for q, (hop,) in self.items]
