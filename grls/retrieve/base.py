@@ -252,6 +252,11 @@ class FindsChains(Protocol):
     """A retriever that works hop by hop, or ends rankings as sets."""
 
     @property
+    def best_chain(self) -> bool:
+        """Whether a search returns its best chain, hop by hop: no set, no pool of chains."""
+        ...
+
+    @property
     def corpus(self) -> Corpus:
         """The corpus that it retrieves from."""
         ...

@@ -26,7 +26,6 @@ import numpy.typing as npt
 
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow
-from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
 from grls.data.words import Analyzer, is_short, nothing_found
 from grls.errors import DataError
@@ -167,8 +166,7 @@ class BM25Retriever:
             content |= passages_record(self.corpus)
             write_manifest(new, {"format": FORMAT, "kind": self.kind, **content})
 
-    @checked
-    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the BM25 score.
 
         A filter does not change scores: document frequencies are those of the whole corpus.

@@ -32,7 +32,6 @@ from grls.cluster.workers import done_shards
 from grls.data.codec import CUT_QUERIES
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Numbers
-from grls.data.inputs.arguments import Count, checked
 from grls.data.inputs.tables import short_repr
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
@@ -596,8 +595,7 @@ class EncodedRetriever(ABC):
         model = self._encoded_by or self.encoder.fingerprint()
         return hashlib.sha256(f"{model} {self.corpus.fingerprint}".encode()).hexdigest()
 
-    @checked
-    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the similarity.
 
         Equal scores keep the order of the corpus. A passage is a hit if its score is above ``least_score``.
@@ -619,7 +617,6 @@ class EncodedRetriever(ABC):
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: Allow
     ) -> tuple[Any, list[list[Hit]]]:
         """The encoded queries with their evidence, and the hits of each, best first."""
-        check_counts(k=k)
         texts = self.texts(queries, evidence)
         groups = self.groups(queries, evidence, allow)
         encoded = self.encode(texts)

@@ -9,9 +9,8 @@ from typing import TypeGuard, cast
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter
 from grls.data.links import as_written
-from grls.data.types import RANKINGS, Chain, FullHit, Hit, Query
+from grls.data.types import Chain, FullHit, Hit, Query
 from grls.retrieve.base import FindsChains, LetsJoin, Plan, Retriever, WalksHops
-from grls.retrieve.queries import check_counts
 from grls.runs.trec import falling
 
 
@@ -31,7 +30,6 @@ def search_hits(
     """For each query, at most k passages of the best chain, or else of the ranking."""
     if not returns_chain(retriever):
         return retriever.retrieve(queries, k, allow)
-    check_counts(k=k)
     return [numbered_hits(chains[0])[:k] for chains in retriever.retrieve_chains(queries, allow)]
 
 
@@ -67,7 +65,4 @@ def plan_search(retriever: LetsJoin, query: Query, k: int, allow: Filter | None)
 
 def returns_chain(retriever: Retriever) -> TypeGuard[FindsChains]:
     """Whether a search returns a chain in the order of its hops: no ranking, no set, no pool of chains."""
-    if not isinstance(retriever, FindsChains):
-        return False
-    described = retriever.describe()
-    return described.steps not in RANKINGS and not described.sets and not described.options.get("pool")
+    return isinstance(retriever, FindsChains) and retriever.best_chain

@@ -21,10 +21,8 @@ from encoder_models import tiny_colbert, tiny_splade
 import grls
 from grls.errors import GrlsError
 from grls.evaluation.measures import REGISTERED, query_values, register_measure
-from grls.retrieve.base import FindsChains
 from grls.retrieve.build import Building, build
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hops.stop import RULES, Never, register_stop
 from grls.retrieve.registry import Opening
 from grls.runs.run import Run
@@ -212,10 +210,6 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
         "Corpus.extended": Call(bm25.corpus.extended, {}, {"passages": ""}),
         "Run.load": Call(Run.load, {}, {"path": FOLDER}),
         "HopOptions": Call(HopOptions, {}, {**HOPS, "stop": "text none"}),
-        "HopsRetriever": Call(
-            HopsRetriever, {"retriever": dense.retriever, "hops": HopOptions("fixed", 2)},
-            {"retriever": "", "hops": ""},
-        ),
         "Opening": Call(
             Opening, {}, {"device": "text", "precision": "text", "truncate_queries": "flag"}
         ),
@@ -271,15 +265,6 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
         )  # fmt: skip
     for name, one in retrievers.items():
         calls[f"search {name}"] = Call(one.search, {"queries": ["is the otter calm ?"]}, search)
-        calls[f"retrieve {name}"] = Call(
-            one.retriever.retrieve, {"queries": ["is the otter calm ?"], "k": 3},
-            {"queries": "any", "k": "whole", "allow": "list none"},
-        )  # fmt: skip
-        if isinstance(one.retriever, FindsChains):
-            calls[f"chains {name}"] = Call(
-                one.retriever.retrieve_chains, {"queries": ["otter"]},
-                {"queries": "any", "allow": "list none"},
-            )  # fmt: skip
     return calls
 
 
@@ -370,4 +355,3 @@ def test_numbers_of_numpy_are_those_of_python(
     assert (saved[0] / "grls.json").read_text() == (saved[1] / "grls.json").read_text()
     for k in (np.int64(2), np.uint8(2), pd.Series([2])[0]):
         assert other.search("is the otter calm ?", k=k) == plain.search("is the otter calm ?", k=2)
-        assert dense.retriever.retrieve(["otter"], k) == dense.retriever.retrieve(["otter"], 2)

@@ -82,7 +82,6 @@ REFUSED: list[tuple[Callable[[Any], Any], str]] = [
     # queries, k and passages
     (lambda r: r.bm25.retrieve("is it ?", 3), r"a list of queries, got the text 'is it \?'; write \['is it"),
     (lambda r: r.bm25.retrieve([*queries()[:1], 7], 3), r"query 1: expected a text, a Query, or .*, got 7"),
-    (lambda r: r.generator.retrieve(queries(), 0), "k must be at least 1, got 0"),
     (lambda r: r.generator.add([]), "the corpus is empty"),
     (lambda r: DenseRetriever.assemble(None, Corpus.from_passages([])), "the corpus is empty"),  # type: ignore[arg-type]
     (

@@ -32,7 +32,6 @@ from typing import Any, Literal, TypeVar, get_args
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
-from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Chain, FullHit, Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError, at_least, one_of
 from grls.io.progress import Progress, counted
@@ -310,8 +309,7 @@ class FusionRetriever(_Fused):
             return FusedChains(members, fusion, parts.length)
         return FusionRetriever(members, fusion, parts.depth)
 
-    @checked
-    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         queries = queries_of(queries)
         return self._fused(k, lambda member, depth: member.retrieve(queries, depth, allow))
 
@@ -335,6 +333,8 @@ class FusedChains(_Fused):
     ``fusion`` is of their passages, ranked by hop; None interleaves. ``length`` is that of a fused chain.
     """
 
+    best_chain = True
+
     def __init__(self, members: Sequence[FindsChains], fusion: Fusion | None = None, length: Length = "mean"):
         self.length = length
         self.own = {"length": length}
@@ -347,16 +347,14 @@ class FusedChains(_Fused):
     def fingerprint(self) -> str:
         return f"{super().fingerprint()} {self.length}"
 
-    @checked
-    def retrieve_chains(self, queries: Any, allow: Allow = None) -> list[list[Chain]]:
+    def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
         """Dynamic setting: one fused chain a query, in a list of its own."""
         queries = queries_of(queries)
         return [
             [fuse_chains(chains, self.fusion, self.length)] for chains in self._member_chains(queries, allow)
         ]
 
-    @checked
-    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """Fixed setting: the chains are rankings of their passages by hop, fused and cut to k hits."""
         return [
             self.fusion.fuse([chain_hits(chain) for chain in chains], k)

@@ -29,7 +29,6 @@ from grls.io.locks import exclusive
 from grls.models.base import check_positions
 from grls.retrieve.base import DecodesPassages, Decoding, Plan, PlanSource
 from grls.retrieve.generative.span_scores import Reach, SpanRanking, hidden_spans, prior_over_spans
-from grls.retrieve.queries import check_counts
 
 _LEAST_SLOTS, _MOST_SLOTS = 8, 64
 """Inputs in flight of a search that others join, at first and at most; a retriever may have fewer slots."""
@@ -210,8 +209,6 @@ class _PlanRun:
         plan = retrieval.plan
         try:
             decodings = plan.send(retrieval.rankings) if retrieval.rankings else next(plan)
-            for decoding in decodings:
-                check_counts(k=decoding.k)
         except StopIteration as end:
             retrieval.ended = True
             self._source.answer(retrieval.owner, end.value)

@@ -39,7 +39,6 @@ from grls.data.codec import (
 )
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow
-from grls.data.inputs.arguments import Count, checked
 from grls.data.spans import SPANS, Spans, read_spans
 from grls.data.types import Hit, Passage, Query
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, ScoredPassage
@@ -78,7 +77,7 @@ from grls.retrieve.generative.span_scores import (
     hidden_spans,
     prior_over_spans,
 )
-from grls.retrieve.queries import check_counts, queries_of, reachable
+from grls.retrieve.queries import queries_of, reachable
 from grls.retrieve.registry import Opening, folder_key
 from grls.retrieve.spec import MANIFEST, own_sum, read_spec, write_manifest
 from grls.retrieve.update import ChangedCount, Changes
@@ -364,8 +363,7 @@ class GenerativeRetriever(DecodesPlans):
         }
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
-    @checked
-    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.
 
         Under ``renormalized`` scores the score of a hit is its log-probability among the allowed passages.
@@ -542,7 +540,6 @@ class GenerativeRetriever(DecodesPlans):
 
         Arguments are those of :meth:`search`; the prior is over passages.
         """
-        check_counts(k=k)
         if self.spans is None:
             raise ConfigError("the generator writes whole passages, not spans of them.")
         spans, rows = self.spans, self.index.rows

@@ -16,13 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter, evaluate_filters, one_each, resolved
-from grls.data.inputs.arguments import Count, UnfitError, checked
 from grls.data.types import IN_CHAINS, Chain, Hit, Query
 from grls.errors import ConfigError, Option
 from grls.io.progress import counted
@@ -60,15 +59,6 @@ NEEDS_PROBABILITIES = (
     f"{Option('hops.choose', 'expected-f1')} needs log-probabilities of chains: a generator, or one "
     "whose priors are normalized."
 )
-
-
-def _with_corpus(value: Any) -> Any:
-    if not isinstance(getattr(value, "corpus", None), Corpus):
-        raise UnfitError("a retriever", value)
-    return value
-
-
-_OneHop = Annotated[Retriever, _with_corpus]
 
 
 class _HopByHop:
@@ -128,8 +118,7 @@ class HopsRetriever(_HopByHop):
 
     folders = ("retriever",)
 
-    @checked
-    def __init__(self, retriever: _OneHop, hops: HopOptions):
+    def __init__(self, retriever: Retriever, hops: HopOptions):
         if hops.steps not in ("fixed", "dynamic"):
             cause = "a single step has no hops" if hops.steps == "single" else "ranked hops make no chains"
             raise ConfigError(f"{cause}: choose {Option('hops.steps', 'fixed', 'dynamic')}.")
@@ -139,6 +128,7 @@ class HopsRetriever(_HopByHop):
             Writes(retriever, hops.repeat) if has_log_probabilities(retriever) else SearchesAgain(retriever)
         )
         self.probable = isinstance(finder, Writes)
+        self.best_chain = hops.choose == "likeliest" and not hops.pool
         self.chains = hops.chains or (4 if self.probable else 1)
         self.branch = hops.branch or (4 if self.probable else self.chains)
         if hops.sets and not self.probable:
@@ -202,8 +192,7 @@ class HopsRetriever(_HopByHop):
     def untuned(self) -> str:
         return self.retriever.fingerprint()
 
-    @checked
-    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query: the best chain's in hop order, then those of the next chain.
 
         Chains of a fixed number of hops with fewer passages are filled up by a single step, but not with
@@ -221,8 +210,7 @@ class HopsRetriever(_HopByHop):
             rankings[n] = pooled_ranking([*chains[n], Chain(tuple(hits), 0.0, False)], k)
         return rankings
 
-    @checked
-    def retrieve_chains(self, queries: Any, allow: Allow = None) -> list[list[Chain]]:
+    def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
         """The chains of each query, best first; with ``expected-f1``, one set as a chain."""
         search = self.hop_search
         return [chains for group in self._groups(queries, allow) for chains in search.retrieve_chains(*group)]
@@ -315,8 +303,7 @@ class RankedHops(_HopByHop):
             "done": self.ends,
         }
 
-    @checked
-    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query, the likeliest first; ``allow`` is the filter of every hop.
 
         The score P(d) has nine digits and is the same for every k. It is between 0 and 1 except for the share
@@ -350,8 +337,7 @@ class RankedHops(_HopByHop):
         return [every if rule is None else len(passages[rule]) for rule in filters]
 
 
-@checked
-def hop_by_hop(retriever: _OneHop, hops: HopOptions) -> Retriever:
+def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
     """Make a retriever that works hop by hop; ``single`` steps: the retriever of single steps.
 
     ``retriever`` may be any but one whose members work hop by hop. The options replace those of one that

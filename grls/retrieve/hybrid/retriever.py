@@ -27,7 +27,6 @@ import numpy as np
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, one_each, resolved
-from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
@@ -44,7 +43,7 @@ from grls.retrieve.hybrid.priors import (
     check_priors,
     prior_of,
 )
-from grls.retrieve.queries import check_counts, evidence_numbers, queries_of
+from grls.retrieve.queries import evidence_numbers, queries_of
 from grls.retrieve.registry import Opening, open_member
 from grls.retrieve.spec import MANIFEST, check_fields, from_fields, from_record
 
@@ -188,8 +187,7 @@ class HybridRetriever(DecodesPlans):
     def stages(self) -> tuple[str, ...]:
         return self.generator.stages
 
-    @checked
-    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.
 
         Priors are over the allowed passages as well.
@@ -261,7 +259,6 @@ class HybridRetriever(DecodesPlans):
         hidden: Sequence[Sequence[int]],
         allow: Allow = None,
     ) -> tuple[Any, ...]:
-        check_counts(k=k)
         codec = self.generator.codec
         tokens = self.generator.encode(queries)
         before = [codec.excerpts(query.text, read) for query, read in zip(queries, evidence, strict=True)]

@@ -25,7 +25,6 @@ from sentence_transformers import CrossEncoder
 from grls.data.codec import CUT_QUERIES
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Filter
-from grls.data.inputs.arguments import Count, checked
 from grls.data.types import RANKINGS, Hit, Passage, Query
 from grls.errors import DataError, MismatchError
 from grls.index.array import chosen_verify
@@ -258,8 +257,7 @@ class RescoredRetriever:
         flat = iter(self.encoder.logits(texts_read, self.batch_size, decided).tolist())
         return [[next(flat) for _ in hits] for hits in rankings]
 
-    @checked
-    def retrieve(self, queries: Any, k: Count, allow: Allow = None) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         queries = queries_of(queries)
         first = self.retriever.retrieve(queries, max(k, self.rereading.passages), allow)
         return [hits[:k] for hits in self._reread(queries, first)]
@@ -272,7 +270,6 @@ class RescoredRetriever:
         allow: Allow = None,
     ) -> list[list[Hit]]:
         """First retriever and cross-encoder read the evidence."""
-        check_counts(k=k)
         count = max(k, self.rereading.passages)
         first = [step.hits for step in found_after(self.retriever, queries, evidence, count, allow)]
         return [hits[:k] for hits in self._reread(queries, first, evidence)]
@@ -283,7 +280,6 @@ class RescoredRetriever:
 
     def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
         """Its first retrieval joins a search."""
-        check_counts(k=k)
         hits = yield from cast(LetsJoin, self.retriever).plan(query, max(k, self.rereading.passages), allow)
         return self._reread([query], [hits])[0][:k]
 
@@ -306,7 +302,6 @@ class RescoredHops(RescoredRetriever):
         k: int,
         allow: Allow = None,
     ) -> list[HopHits]:
-        check_counts(k=k)
         count = max(k, self.rereading.passages)
         first = first_hop(self.retriever, queries, evidence, count, allow)
         ranked = self._reread(queries, [step.hits for step in first], evidence)

@@ -304,7 +304,8 @@ class Writing(ScriptedHops):
 
     scores_are_log_probabilities, widest, done = True, 10, len(SCRIPTED)
     rows = SimpleNamespace(row_of=range(8))
-    generator = SimpleNamespace(reads_on=False, spans=None, index=SimpleNamespace(rows=rows))
+    index = SimpleNamespace(rows=rows)
+    generator = SimpleNamespace(reads_on=False, spans=None, index=index, removed=())
 
     def priors_of(self, queries: Any, evidence: Any) -> None:
         return None
