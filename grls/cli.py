@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
-from inspect import Parameter, signature
+from inspect import Parameter, isclass, signature
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, cast, get_origin, get_type_hints
@@ -44,18 +44,17 @@ class Verb:
         target: ``module:function``; a module without a package is in ``grls.commands``; or the function of a
             plugin. Empty: the verb needs one of its ``names``.
         names: Names that may follow the verb, each with its command.
-        training: The stage that it trains by Lightning, which parses its options, handles SIGTERM and writes
-            checkpoints; empty: none.
+        training: It trains a stage, whose options are the class ``target``; Lightning handles SIGTERM.
     """
 
     summary: str
-    target: str | Callable[..., None] = ""
+    target: str | Callable[..., Any] = ""
     names: Mapping[str, Verb] = field(default_factory=dict)
-    training: str = ""
+    training: bool = False
 
 
-def _stage(summary: str, name: str) -> Verb:
-    return Verb(summary, "train:train_stage", training=name)
+def _stage(summary: str, options: str) -> Verb:
+    return Verb(summary, f"grls.train.options:{options}", training=True)
 
 
 def _data_set(summary: str, module: str, function: str = "prepare") -> Verb:
@@ -101,12 +100,12 @@ VERBS = {
     "train": Verb(
         "train a model: a stage of a generator, a query generator, a bi-encoder, a reranker",
         names={
-            "memorise": _stage("learn to write each passage of a corpus", "memorise"),
-            "retrieve": _stage("learn to write the next passage, given query and evidence", "retrieve"),
-            "chains": _stage("learn all hops of a query at once", "chains"),
-            "riches": _stage("learn to answer with quotes (RICHES)", "riches"),
-            "doc2query": _stage("learn to write queries that a passage answers", "doc2query"),
-            "biencoder": Verb("fine-tune a bi-encoder", "train_biencoder:train_biencoder"),
+            "memorise": _stage("learn to write each passage of a corpus", "MemoriseStage"),
+            "retrieve": _stage("learn to write the next passage, given query and evidence", "RetrieveStage"),
+            "chains": _stage("learn all hops of a query at once", "ChainStage"),
+            "riches": _stage("learn to answer with quotes (RICHES)", "RichesStage"),
+            "doc2query": _stage("learn to write queries that a passage answers", "QueryStage"),
+            "biencoder": Verb("fine-tune a bi-encoder", "train:train_biencoder"),
             "reranker": Verb(
                 "train a reranker of documents, for a frozen language model or for the hops of a data set",
                 "train:train_reranker",
@@ -256,14 +255,14 @@ class Command:
     prog: str
 
     @property
-    def function(self) -> Callable[..., None]:
+    def function(self) -> Callable[..., Any]:
         """The function that the command runs."""
         if callable(self.verb.target):
             return self.verb.target
         module, _, name = self.verb.target.partition(":")
         module = module if "." in module else f"grls.commands.{module}"
         try:
-            function: Callable[..., None] = getattr(import_module(module), name)
+            function: Callable[..., Any] = getattr(import_module(module), name)
         except ModuleNotFoundError as error:
             if error.name != "data_prep":
                 raise
@@ -278,9 +277,6 @@ class Command:
         function = self.function
         all_options = arguments[-2:] in (["--help", "all"], ["-h", "all"])
         arguments = arguments[:-1] if all_options else arguments
-        if self.verb.training:
-            function(self.verb.training, arguments)
-            return
         parser = self.parser()
         if not {"-h", "--help"}.isdisjoint(arguments):
             self.explain(parser, all_options)
@@ -319,6 +315,12 @@ class Command:
             from grls.index.array import verifying
 
             checks = verifying(options.pop("verify"))
+        if self.verb.training:
+            ending.require("train", self.prog)
+            from grls.train.training import train
+
+            train(function(**options))
+            return
         with checks, showing():
             function(**options)
 
@@ -339,7 +341,8 @@ class Command:
             if optional:
                 form |= {"default": parameter.default} | ({} if is_list else {"nargs": "?"})
             parser.add_argument(name, **form)
-        parser.add_function_arguments(function, skip=set(positionals), sub_configs=True)
+        add = parser.add_class_arguments if isclass(function) else parser.add_function_arguments
+        add(function, skip=set(positionals), sub_configs=True)
         if any(action.dest == "retriever" for action in parser._actions):
             parser.add_argument("--verify", type=bool | None, default=None, help=_VERIFY)
         return parser

@@ -36,7 +36,7 @@ _LONGEST, _FIRST, _LAST = 10_000, 5_000, 3_000
 Surface = Callable[[str, Sequence[Any]], str]
 """Words an option; takes its dotted name and the values that the text names, none or more."""
 _LIGHTNING = ("checkpoint.", "data.", "last.", "model.", "quotes.", "recall.", "save.", "trainer.")
-"""Sections of options whose dotted names are those of Python, too (:func:`grls.train.cli.run_stage`)."""
+"""Sections of options whose dotted names are those of Python, too (:func:`grls.train.options.read_stage`)."""
 _MARK = re.compile(r'`grls [^`]*`|⟦(\[".*?\])⟧')
 
 

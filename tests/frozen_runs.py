@@ -415,7 +415,7 @@ def _scratch_training(place: Place, output: Path, config: str, form: str, *more:
         "init_args": {**TINY, "data": str(place.data), "texts": [form], "dropout": 0.0},
     }
     layer = place.folder / f"{config}.yaml"
-    layer.write_text(json.dumps({"model": {"init_args": {"generator": generator}}}), encoding="utf-8")
+    layer.write_text(json.dumps({"model": {"generator": generator}}), encoding="utf-8")
     few = ["--data.batch_size=4", "--trainer.max_epochs=1", "--model.learning_rate=3e-3", *QUIET]
     layers = [f"--config=configs/{config}.yaml", f"--config={layer}"]
     called("train", config, *layers, f"--output={output}", f"--data.data={place.data}", *few, *more)

@@ -324,8 +324,7 @@ def test_a_config_that_is_wrong_is_one_line(tmp_path: Path, capsys: pytest.Captu
 
 @pytest.mark.parametrize(("key", "yaml"), [
     ("treiner", "treiner:\n  max_epochs: 1\n"),
-    ("learning_rat",
-     "model:\n  class_path: grls.train.generator.module.Memorise\n  init_args:\n    learning_rat: 1\n"),
+    ("learning_rat", "model:\n  learning_rat: 1\n"),
     ("beam", "recall:\n  beam: 3\n"),
 ])  # fmt: skip
 def test_an_unknown_key_of_a_training_config_is_named(

@@ -172,7 +172,7 @@ def test_the_papers_settings_and_the_released_ones(name: str, workplace: Path) -
         quick = [o for o in QUICK if not o.startswith(("--trainer.max_epochs", "--trainer.check_val"))]
         assert main(["train", stage, *layers, *given, *quick, "--trainer.max_steps=1"]) == 0
         used = yaml.safe_load((workplace / f"runs/{stage}/logs/version_0/config.yaml").read_text())
-        model, data = used["model"]["init_args"], used["data"]["init_args"]
+        model, data = used["model"], used["data"]
         expected = SETTINGS[name][stage]
         target = [data["target"]] if stage == "memorise" else []
         assert (

@@ -122,17 +122,12 @@ def test_no_text_of_the_library_names_options_as_a_shell_does() -> None:
 
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w.]*\w")
-TRAININGS = (
-    *("--data.", "--model.", "--trainer.", "--checkpoint.", "--recall.", "--quotes.", "--last."),
-    "--ckpt_path",
-)
-"""The options of ``grls train``, which Lightning parses."""
-OTHERS = {"--version", "--seed_everything", "--head", "--no"}
+OTHERS = {"--version", "--head", "--no"}
 """Those of no verb, of ``ray start`` and of ``pip install --no-deps``."""
 
 
 def test_remedies_name_options_that_there_are() -> None:
-    parsers = [Command(verb, "grls").parser() for verb in commands().values() if not verb.training]
+    parsers = [Command(verb, "grls").parser() for verb in commands().values()]
     known = {
         option for one in parsers for action in one._actions for option in action.option_strings
     } | OTHERS
@@ -145,7 +140,7 @@ def test_remedies_name_options_that_there_are() -> None:
         if not str(file).endswith(styled)
         for _, text in texts(file)
         for option in OPTION.findall(text)
-        if option not in known and not option.startswith((*TRAININGS, "--x."))
+        if option not in known and not option.startswith("--x.")
     }
     assert unknown == set()
 
@@ -199,7 +194,7 @@ def test_the_error_of_a_value_is_plain_english() -> None:
     """Of each type of an option; a list is written as words, as remedies have it."""
     faults, kinds = list[str](), set[str]()
     for name, verb in commands().items():
-        parser = None if verb.training else Command(verb, f"grls {name}").parser()
+        parser = Command(verb, f"grls {name}").parser()
         for action in parser._actions if parser else ():
             kind = str(getattr(action, "_typehint", None))
             if kind in kinds or not action.option_strings or action.dest.endswith(".help"):

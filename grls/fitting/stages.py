@@ -56,7 +56,7 @@ from grls.retrieve.options import stored_hops
 from grls.retrieve.registry import BM25, Opening
 from grls.retrieve.spec import MANIFEST, read_spec, recorded, update_spec
 from grls.train.biencoder.options import BiEncoderOptions
-from grls.train.core.clock import Meter, TrainingStep
+from grls.train.core.clock import Meter, TrainingClock, TrainingStep
 from grls.train.result import TrainingResult
 from grls.tune.options import TuneOptions
 from grls.tune.run import tune_folder
@@ -393,7 +393,8 @@ class FitStages:
         return ["dense"] if "dense" in systems else ["base"] if "base" in systems else []
 
     def _train_writer(self, steps: int, resume: bool, seconds: float | None, meter: Meter) -> TrainingResult:
-        from grls.train.cli import run_stage
+        from grls.train.options import read_stage
+        from grls.train.training import train
 
         facts, options, model = self.facts, self.options, self.models.generator
         assert model is not None
@@ -425,7 +426,7 @@ class FitStages:
             given |= {"data.rescore.retrievers": [*teachers, BM25], "recall.rescore": BEAMS}
             if not model.causal or model.source != "package":
                 given["model.freeze_layers"] = 0  # the recipe's are those of the packaged model
-        return run_stage("chains", given, recipes, max_seconds=seconds, meter=meter)
+        return train(read_stage("chains", recipes, given), TrainingClock("chains", seconds, meter))
 
     def _trained(
         self,

@@ -14,8 +14,9 @@ import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from difflib import get_close_matches
-from inspect import signature
+from inspect import isclass, signature
 from pydoc import locate
 from typing import Any, NoReturn
 
@@ -41,6 +42,7 @@ _KINDS = (
     (r"^\[(.*)\]$", r"\1"),
     (r"Literal\[([^\]]*)\]", lambda match: f"one of {match[1].replace(_QUOTE, '')}"),
     (r"\btuple\[str, str\]", "two texts, such as a b"),
+    (r"\btuple\[float, float\]", "two numbers, such as [0.5, 0.2]"),
     (r"\b(?:tuple|list|Sequence)\[int(?:, \.\.\.)?\]", "whole numbers, such as 1 2 3"),
     (r"\b(?:tuple|list|Sequence)\[float(?:, \.\.\.)?\]", "numbers, such as 0.5 1 2"),
     (r"\b(?:tuple|list)\[str(?:, \.\.\.| \| dict.*)?\]", "texts, such as a b"),
@@ -65,16 +67,19 @@ class PlainParser(ArgumentParser):
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def add_function_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
-        """Add the parameters of a function as options.
-
-        jsonargparse skips imports under TYPE_CHECKING: they take seconds, and no option needs them.
-        """
-        with _without_type_checking():
+        """Add the parameters of a function as options."""
+        with _mended():
             return super().add_function_arguments(*args, **kwargs)
 
     def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
-        with _without_type_checking():
+        with _mended():
             return super().add_class_arguments(*args, **kwargs)
+
+    def instantiate_classes(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().instantiate_classes(*args, **kwargs)
+        except ValueError as error:  # of options that may be null; ours is within its text
+            self.error(str(error), error)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error or os.environ.get("JSONARGPARSE_DEBUG"):
@@ -84,15 +89,31 @@ class PlainParser(ArgumentParser):
 
 
 @contextmanager
-def _without_type_checking() -> Iterator[None]:
-    from jsonargparse import _postponed_annotations
+def _mended() -> Iterator[None]:
+    """A context in which jsonargparse reads the docstrings of all base classes, not only of the first one.
+
+    And it skips imports under TYPE_CHECKING: they take seconds, and no option needs them.
+    """
+    from jsonargparse import _parameter_resolvers, _postponed_annotations
 
     visitor: Any = _postponed_annotations.TypeCheckingVisitor
-    update_aliases, visitor.update_aliases = visitor.update_aliases, lambda *_: None
+    resolvers: Any = _parameter_resolvers
+    read, update_aliases = resolvers.parse_docs, visitor.update_aliases
+
+    def docs(component: Any, parent: Any, logger: Any) -> dict[str, str]:
+        bases = parent.__mro__[:0:-1] if isclass(parent) and is_dataclass(parent) else ()
+        inherited = (read(base, None, logger) for base in bases if is_dataclass(base))
+        return {
+            name: text
+            for texts in (*inherited, read(component, parent, logger))
+            for name, text in texts.items()
+        }
+
+    visitor.update_aliases, resolvers.parse_docs = lambda *_: None, docs
     try:
         yield
     finally:
-        visitor.update_aliases = update_aliases
+        visitor.update_aliases, resolvers.parse_docs = update_aliases, read
 
 
 _OTHER_NAMES = {

@@ -120,9 +120,11 @@ def _refuse_endless(options: Any) -> None:
 
 def _lay_over(values: dict[str, Any], options: dict[str, Any]) -> None:
     for name, value in options.items():
-        if isinstance(value, dict) and isinstance(values.get(name), dict):
-            _lay_over(values[name], value)
-        else:
+        before: Any = values.get(name)
+        same = isinstance(value, dict) and isinstance(before, dict)
+        if same and before.get("class_path") == value.get("class_path", before.get("class_path")):
+            _lay_over(before, value)
+        else:  # also where the class is another: its options are its own
             values[name] = value
 
 

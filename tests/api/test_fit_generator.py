@@ -18,14 +18,13 @@ from grls.api.generator import BIENCODER_RECIPES, GENERATOR_RECIPES
 from grls.data.dataset import read_split
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.recipes import recipe_values
-from grls.train import cli
 from grls.train.core.clock import TrainingClock, TrainingStep
 
 FAST = {
     "trainer.max_epochs": 1, "trainer.limit_train_batches": 2, "trainer.accelerator": "cpu",
     "trainer.precision": "32-true",
     "trainer.check_val_every_n_epoch": 1, "data.batch_size": 4, "data.dev_size": 1,
-    "trainer.enable_progress_bar": False, "trainer.enable_model_summary": False, "trainer.logger": False,
+    "trainer.enable_progress_bar": False,
 }  # fmt: skip
 CORPUS = {passage.id: passage.text for passage in passages()}
 QUERIES = {query.id: query.text for query in queries()}
@@ -86,7 +85,7 @@ def test_stages_share_the_time_and_go_on(root: Path, tmp_path: Path, monkeypatch
         limits.append(seconds or 0)
         return TrainingClock(name, seconds, meter)
 
-    monkeypatch.setattr(cli, "TrainingClock", clock)
+    monkeypatch.setattr("grls.api.generator.TrainingClock", clock)
     generator, only = grls.Generator(root / "t5"), {**FAST, "retrieve.trainer.limit_train_batches": 3}
 
     def killed(step: TrainingStep) -> None:
@@ -144,7 +143,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(root: Path
         options={"memorise.data.front": 1},
     )
     refused(
-        "did you mean model.learning_rate.* `grls train chains --model.help grls",
+        "there is no option model.learning_rat; did you mean model.learning_rate",
         options={"model.learning_rat": 1},
     )
     refused("resume needs output", output=None, resume=True)

@@ -279,7 +279,7 @@ def calls(kinds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dic
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("grls.train.biencoder.run.run_biencoder", reached)
-        patch.setattr("grls.train.cli.run_stage", reached)
+        patch.setattr("grls.train.training.train", reached)
         patch.setattr("grls.fitting.run.fit_dataset", reached)
         patch.setattr("grls.tune.run.tune_folder", reached)
         patch.setattr("grls.retrieve.hub.upload", reached)

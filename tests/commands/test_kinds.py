@@ -27,7 +27,8 @@ from grls.runs.portions import read_info
 from grls.runs.run import Run
 from grls.train.generator.data import RetrieverTeacher
 from grls.train.generator.examples import HopExample
-from grls.train.generator.rescoring import Proposals, Rescore
+from grls.train.generator.rescoring import Proposals
+from grls.train.options import Rescore
 
 MODELS: dict[str, Any] = {"toy": tiny_bert, "multi-vector": tiny_colbert}
 

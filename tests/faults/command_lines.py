@@ -282,5 +282,5 @@ def _write_riches(place: Path) -> None:
     small |= {"texts": ["question: « » answer: proved\n"]}
     generator = {"class_path": "grls.models.load.build.ScratchT5", "init_args": small}
     (place / "riches").mkdir()
-    recipe = json.dumps({"model": {"init_args": {"generator": generator}}})
+    recipe = json.dumps({"model": {"generator": generator}})
     (place / "riches" / "riches.yaml").write_text(recipe)

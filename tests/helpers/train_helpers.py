@@ -1,6 +1,7 @@
 """Running `grls train` on the small data set, and reading what it logs."""
 
 import csv
+import json
 import os
 import signal
 import subprocess
@@ -19,8 +20,8 @@ from grls.models.load.language import CausalLM
 from grls.train.core.examples import Example
 from grls.train.generator.data import RetrieveData
 from grls.train.generator.module import RetrieveChains
-from grls.train.generator.prior import LearnBeside
 from grls.train.generator.targets import Teacher
+from grls.train.options import LearnBeside
 
 TRAIN = Path(__file__).parents[2] / "train.py"
 _HELPERS = os.pathsep.join(map(str, Path(__file__).parents[:2]))
@@ -29,7 +30,6 @@ _HELPERS = os.pathsep.join(map(str, Path(__file__).parents[:2]))
 SHORT = [
     "--data.batch_size=4", "--trainer.max_epochs=3", "--trainer.accelerator=cpu",
     "--trainer.log_every_n_steps=1", "--trainer.enable_progress_bar=false",
-    "--trainer.enable_model_summary=false",
 ]  # fmt: skip
 
 
@@ -107,6 +107,11 @@ def train(*given: Any, **named: Any) -> Path:
     options = arguments(*given, **named)
     assert main(["train", *options]) == 0
     return Path(given[2])
+
+
+def callback(name: str, **arguments: Any) -> str:
+    """The option of `grls train` for a callback."""
+    return f"--trainer.callbacks={json.dumps({name: arguments})}"
 
 
 def start(options: list[str], timeout: float = 300) -> subprocess.CompletedProcess[str]:

@@ -45,7 +45,7 @@ def fault(command: str) -> str:
             if rest in ([], ["--version"], ["VERB", "--help"], ["COMMAND", "--help"], ["--help"])
             else "no verb"
         )
-    if verb.training or not verb.target or not any(word.startswith("--") for word in rest):
+    if not verb.target or not any(word.startswith("--") for word in rest):
         return ""
     parser = Command(verb, f"grls {' '.join(names)}").parser()
     try:

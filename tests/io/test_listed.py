@@ -9,8 +9,7 @@ from grls.errors import ConfigError
 from grls.retrieve.hub_names import CardOptions
 from grls.retrieve.update import Changes
 from grls.serve.options import AccessOptions, AnswerOptions
-from grls.train.generator.prior import LearnBeside
-from grls.train.generator.rescoring import Rescore
+from grls.train.options import LearnBeside, Rescore
 from grls.tune.options import TuneOptions, TuneRuns
 
 FIELDS = [

@@ -10,7 +10,7 @@ import pytest
 import torch
 from models_without_dropout import still_bert
 from process_group import together
-from train_helpers import arguments, logged, same
+from train_helpers import arguments, callback, logged, same
 
 from grls.cli import main
 from grls.errors import ConfigError
@@ -29,8 +29,7 @@ def test_a_generator_has_the_losses_of_one_process_and_resumes_on_another_number
     measured = ("train_loss", "dev_loss", "dev_recall")
     assert main(options("one")) == 0
     assert len(logged(tmp_path / "one", "train_loss")) == 2 * 4
-    kill = ["--last.every_n_train_steps=3", "--trainer.callbacks+=train_helpers.KillAfter"]
-    killed = [*kill, "--trainer.callbacks.batches=7"]
+    killed = ["--last.every_n_train_steps=3", callback("train_helpers.KillAfter", batches=7)]
     assert any(together(2, lambda: main(options("two", *killed))))
     same(tmp_path / "one", tmp_path / "two", *measured)
     assert together(3, lambda: main(options("two", "--resume=true"))) == [0, 0, 0]

@@ -1,7 +1,6 @@
 """Stages that are trained from Python: results, the limit of time, reports and errors."""
 
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,10 @@ from train_helpers import arguments, logged
 
 from grls.errors import ConfigError
 from grls.models.load.build import Pretrained
-from grls.train import cli
-from grls.train.cli import run_stage
 from grls.train.core.clock import TrainingClock, TrainingStep
+from grls.train.options import read_stage
 from grls.train.result import TrainingResult
+from grls.train.training import train
 
 
 def options(data: Path, output: Path, **more: Any) -> dict[str, Any]:
@@ -23,22 +22,25 @@ def options(data: Path, output: Path, **more: Any) -> dict[str, Any]:
     return dict(word[2:].split("=", 1) for word in words) | more
 
 
-def a_second_a_step(monkeypatch: pytest.MonkeyPatch) -> Callable[[TrainingStep], None]:
-    """Make time pass only by steps; returns the meter that lets it pass."""
+def retrieve(options: dict[str, Any], *recipes: str, **limits: Any) -> TrainingResult:
+    return train(read_stage("retrieve", recipes, options), TrainingClock("retrieve", **limits))
+
+
+def a_second_a_step() -> dict[str, Any]:
+    """Options of a clock whose time passes only by steps."""
     time = [0.0]
-    monkeypatch.setattr(cli, "TrainingClock", lambda *given: TrainingClock(*given, now=lambda: time[0]))
 
     def meter(step: TrainingStep) -> None:
         time[0] = float(step.step)
 
-    return meter
+    return {"meter": meter, "now": lambda: time[0]}
 
 
 @pytest.fixture(scope="module")
 def whole(data: Path) -> tuple[Path, TrainingResult, list[TrainingStep]]:
     steps: list[TrainingStep] = []
     output = data.parent / "whole"
-    return output, run_stage("retrieve", options(data, output), meter=steps.append), steps
+    return output, retrieve(options(data, output), meter=steps.append), steps
 
 
 def test_the_result_says_where_the_model_is_and_how_good(
@@ -58,20 +60,18 @@ def test_the_result_says_where_the_model_is_and_how_good(
 def test_a_run_whose_time_is_up_has_a_model_and_goes_on_to_the_same_losses(
     data: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     whole: tuple[Path, TrainingResult, list[TrainingStep]],
 ) -> None:
-    meter = a_second_a_step(monkeypatch)
     capsys.readouterr()
-    ended = run_stage("retrieve", options(data, tmp_path / "run"), max_seconds=13.5, meter=meter)
+    ended = retrieve(options(data, tmp_path / "run"), max_seconds=13.5, **a_second_a_step())
     assert capsys.readouterr() == ("", "")  # the meter's reports are the only ones
     assert (ended.steps, ended.time_is_up) == (13, True)
     assert sorted(logged(tmp_path / "run", "dev_recall")) == [7, 12]  # once more, at the end
     assert ended.best is not None
     assert (ended.model / "config.json").is_file()
 
-    rest = run_stage("retrieve", options(data, tmp_path / "run", resume=True))
+    rest = retrieve(options(data, tmp_path / "run", resume=True))
     assert (rest.steps, rest.time_is_up) == (24, False)
     losses = logged(whole[0], "train_loss")
     assert list(logged(tmp_path / "run", "train_loss").values()) == [losses[step] for step in range(13)]
@@ -80,12 +80,12 @@ def test_a_run_whose_time_is_up_has_a_model_and_goes_on_to_the_same_losses(
 
 
 def test_dev_is_measured_at_the_end_of_the_time_however_rarely_it_is_otherwise(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, tmp_path: Path
 ) -> None:
-    rarely = {"trainer.check_val_every_n_epoch": 3, "trainer.min_epochs": 2}
+    rarely: dict[str, Any] = {"trainer.check_val_every_n_epoch": 3, "trainer.more": {"min_epochs": 2}}
     rarely["trainer.accumulate_grad_batches"] = 2
     given = options(data, tmp_path / "run", **rarely)
-    ended = run_stage("retrieve", given, max_seconds=3.5, meter=a_second_a_step(monkeypatch))
+    ended = retrieve(given, max_seconds=3.5, **a_second_a_step())
     assert (ended.steps, ended.time_is_up) == (3, True)
     assert ended.best is not None
     assert list(logged(tmp_path / "run", "dev_recall")) == [2]
@@ -96,24 +96,22 @@ def test_recipes_and_values_of_all_types(data: Path, tmp_path: Path) -> None:
         "trainer.max_epochs": 1, "data.data": data, "data.seed": None, "recall": {"k": 2, "beams": 3},
         "trainer.limit_train_batches": 2, "data.multistep": False, "data.done": False,
     }  # fmt: skip
-    assert run_stage("retrieve", given, ["retrieve"]).steps == 2
+    assert retrieve(given, "retrieve").steps == 2
 
 
 @pytest.mark.parametrize(
-    ("name", "more", "recipes", "told"),
+    ("more", "recipes", "told"),
     [
-        ("chain", {}, [], "there is no training stage 'chain'; take chains."),
-        ("xyz", {}, [], "'xyz'; take memorise or retrieve or chains or riches or doc2query."),
-        ("retrieve", {}, ["retreive"], "no recipe of that name. Near names: .*retrieve"),
-        ("retrieve", {"data.batch_sise": 3}, [], "did you mean data.batch_size?"),
-        ("retrieve", {"resume": True}, [], "last.ckpt"),
+        ({}, ["retreive"], "no recipe of that name. Near names: .*retrieve"),
+        ({"data.batch_sise": 3}, [], "did you mean data.batch_size?"),
+        ({"resume": True}, [], "last.ckpt"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_trained_is_an_error_of_grls(
-    data: Path, tmp_path: Path, name: str, more: dict[str, Any], recipes: list[str], told: str
+    data: Path, tmp_path: Path, more: dict[str, Any], recipes: list[str], told: str
 ) -> None:
     with pytest.raises(ConfigError, match=told):
-        run_stage(name, options(data, tmp_path / "run", **more), recipes)
+        retrieve(options(data, tmp_path / "run", **more), *recipes)
     assert not (tmp_path / "run" / "model").exists()
 
 
@@ -125,6 +123,6 @@ def test_ctrl_c_stays_ctrl_c(data: Path, tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_stage("retrieve", options(data, tmp_path / "run"), meter=press)
+        retrieve(options(data, tmp_path / "run"), meter=press)
     assert signal.getsignal(signal.SIGINT) is before
     assert torch.is_grad_enabled()

@@ -12,7 +12,7 @@ from models_without_dropout import still_bert
 from process_group import together
 from rerank_examples import ANIMALS, examples
 from small_data import write_small
-from train_helpers import arguments, chain_options, logged, same
+from train_helpers import arguments, callback, chain_options, logged, same
 
 from grls.answer.ralm.reranker import Reranker
 from grls.cli import main
@@ -36,8 +36,8 @@ def test_shards_have_the_losses_of_one_process_and_resume_on_another_number(
         return ["train", *arguments("retrieve", root / "data", tmp_path / name, *given, dropout=0.0)]
 
     assert main(options("one")) == 0
-    kill = ["--last.every_n_train_steps=2", "--trainer.callbacks+=train_helpers.KillAfter"]
-    killed = [*FSDP, *kill, "--trainer.callbacks.batches=3"]
+    kill = ["--last.every_n_train_steps=2", callback("train_helpers.KillAfter", batches=3)]
+    killed = [*FSDP, *kill]
     assert any(together(2, lambda: main(options("two", *killed))))
     same(tmp_path / "one", tmp_path / "two", "train_loss", within=5e-4)
     last = tmp_path / "two" / "checkpoints" / "last.ckpt"

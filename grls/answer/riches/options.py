@@ -7,6 +7,7 @@ from typing import Literal
 
 from grls.io.recipes import rare
 
+Thoughts = Literal["shared", "title", "none"]
 KeyKind = Literal["sentence", "paragraph", "titled", "title", "header", "proposition"]
 PromptKind = Literal["single", "multi", "none"]
 

@@ -14,18 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from grls.answer.prompts import ANSWER
 from grls.answer.riches.keys import Keys
+from grls.answer.riches.options import Thoughts
 from grls.data.codec import foreign_ids
 from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.data.words import Analyzer
 from grls.decode.interleave.markers import TextMarkers
 from grls.errors import DataError
-
-Thoughts = Literal["shared", "title", "none"]
 
 _MOST = 6
 """Most words of a thought."""

@@ -50,7 +50,7 @@ def run_biencoder(
     """Fine-tune a bi-encoder with in-batch negatives, and keep the epoch with the best dev recall.
 
     The arguments are the options of `grls train biencoder`
-    (:func:`grls.commands.train_biencoder.train_biencoder`; null is None) and two more. ``max_seconds`` is
+    (:func:`grls.commands.train.train_biencoder`; null is None) and two more. ``max_seconds`` is
     the longest time of the call; when it is over, dev is measured once more and the best weights are
     kept. ``meter`` is called with every step, in place of printed lines.
     """

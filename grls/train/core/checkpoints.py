@@ -40,8 +40,8 @@ _LENGTH = ("epochs", "max_steps", "trainer.max_epochs", "trainer.max_steps")
 Shares of a mix that change from epoch to epoch depend on them, too.
 """
 _TRAINER = (
-    "max_epochs", "max_steps", "accumulate_grad_batches", "gradient_clip_val", "gradient_clip_algorithm",
-    "limit_train_batches", "overfit_batches", "precision",
+    "max_epochs", "max_steps", "accumulate_grad_batches", "gradient_clip_val", "limit_train_batches",
+    "precision", "more",
 )  # fmt: skip
 """Options of Lightning's trainer that change the losses."""
 

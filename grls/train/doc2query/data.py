@@ -18,7 +18,8 @@ from grls.io.progress import counted
 from grls.models.seq2seq.slots import start_token
 from grls.train.core.datamodule import FitData
 from grls.train.core.examples import Example, chain_passages, drawn_chain, gold_chains
-from grls.train.doc2query.generate import FORM, PassagesRead, QueryForm, QueryPrompt
+from grls.train.doc2query.generate import FORM, QueryForm, QueryPrompt
+from grls.train.doc2query.options import PassagesRead
 from grls.train.generator.callbacks import refuse_unmeasured
 from grls.train.riches.collate import TextCollator
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from grls.answer.writer import Sampling, TextWriter
 from grls.data.codec import controls, tokenizer_fingerprint, wrapping
@@ -31,11 +31,10 @@ from grls.models.option_names import Numbers
 from grls.retrieve.base import Retriever
 from grls.retrieve.queries import check_counts
 from grls.train.doc2query.options import Drawing as Drawing
+from grls.train.doc2query.options import PassagesRead
 
 FORM = "query-generator.json"
 """The file beside a trained query generator with the form of its input and output."""
-
-PassagesRead = Literal["one", "all", "some"]
 
 
 class QueryForm(NamedTuple):

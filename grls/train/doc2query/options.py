@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from grls.errors import at_least, bounded
 from grls.io.recipes import rare
+
+PassagesRead = Literal["one", "all", "some"]
 
 
 @dataclass(frozen=True)

@@ -35,13 +35,13 @@ from grls.train.generator.examples import (
     ChainExample,
     HopExample,
     MemoriseExamples,
-    PassageInput,
     RetrieveExamples,
 )
-from grls.train.generator.mix import NO_MIX, Mix, Mixture, Shares, planned_epochs, share_at
-from grls.train.generator.prior import LearnBeside, OpenPriors
-from grls.train.generator.rescoring import Proposals, Rescore
-from grls.train.generator.targets import SpanTargets, Teaching, WriteSpans
+from grls.train.generator.mix import NO_MIX, Mixture, planned_epochs, share_at
+from grls.train.generator.prior import OpenPriors, open_priors
+from grls.train.generator.rescoring import Proposals
+from grls.train.generator.targets import SpanTargets, Teaching
+from grls.train.options import LearnBeside, Mix, PassageInput, Rescore, Shares, WriteSpans
 
 
 class DevInput(NamedTuple):
@@ -247,7 +247,6 @@ class RetrieveData(FitData):
         done, span_options = len(self.corpus), dict[str, Any]()
         if self.write_spans is not None:
             options = self.write_spans
-            options.check()
             self.spans = Spans(self.corpus, options.words)
             targets = SpanTargets(self.spans, options.temperature, options.evidence, self.limits.evidence)
             span_options = {"spans": targets, "drawn": options.drawn}
@@ -270,7 +269,7 @@ class RetrieveData(FitData):
             self.fingerprints["the retriever of data.teacher"] = opened.fingerprint()
         teaching = Teaching(self.index, done, teacher, share, self.branches, **span_options)
         if self.prior is not None:
-            self.priors = self.prior.open(self.corpus, device, self.spans)
+            self.priors = open_priors(self.prior, self.corpus, device, self.spans)
             sources = [weighed.source.fingerprint() for weighed in self.priors.weighed]
             self.fingerprints["a retriever of data.prior"] = digest(sources)
         if self.rescore is not None:

@@ -6,7 +6,6 @@ All draws are functions of (seed, epoch, number) alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from grls.data.dataset import Qrels, free_order
 from grls.data.types import Query
 from grls.errors import ConfigError, bounded
 from grls.train.core.examples import chain_passages, drawn_chain, gold_chains, own_passages
+from grls.train.options import PassageInput
 
 PATH_SEPARATOR = ";"
 """Between subject, relation and object of a path."""
@@ -53,19 +53,6 @@ class ChainExample(NamedTuple):
     """Hops that are learned together, of one query."""
 
     hops: tuple[HopExample, ...]
-
-
-@dataclass(frozen=True)
-class PassageInput:
-    """The model input for a passage that is memorised.
-
-    Args:
-        reads: ``front``: the front of the passage, as in the paper; ``whole``: all of it.
-        query: Put the marker of queries in front, as at retrieval; false: no marker, as in the paper.
-    """
-
-    reads: Literal["front", "whole"] = "front"
-    query: bool = False
 
 
 USUAL_INPUT = PassageInput()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,32 +11,7 @@ import numpy as np
 from grls.errors import ConfigError, at_least
 from grls.index.rows import Ints
 from grls.train.core.examples import Examples
-from grls.train.generator.examples import PassageInput
-
-Shares = float | tuple[float, float]
-"""A share of each epoch, or the shares of the first and the last epoch, linear between them."""
-
-
-@dataclass(frozen=True)
-class Mix:
-    """Examples that are mixed into fine-tuning.
-
-    Args:
-        pseudo: File of pseudo-queries, written by ``grls prepare pseudo-queries``; null mixes none in.
-        pseudo_share: Share of pseudo-queries among the examples of an epoch (0 to 1), or the shares of the
-            first and the last epoch.
-        memorise: The model input for passages that are memorised along; null mixes none in.
-        memorise_share: Share of passages to memorise among the examples of an epoch (0 to 1).
-        size: Examples an epoch; null: as many as without a mix.
-        epochs: Number of epochs over which shares change from first to last; null: all epochs of the run.
-    """
-
-    pseudo: str | None = None
-    pseudo_share: Shares = 0.5
-    memorise: PassageInput | None = None
-    memorise_share: float = 0.2
-    size: int | None = None
-    epochs: int | None = None
+from grls.train.options import Mix, Shares
 
 
 def share_at(shares: Shares, progress: float) -> float:

@@ -9,7 +9,6 @@ weight and temperature (``grls index hybrid … --options.normalized true``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,63 +16,32 @@ import numpy as np
 from grls.data.corpus import Corpus
 from grls.data.spans import Spans
 from grls.data.types import Query
-from grls.data.words import USUAL, Analyzer
 from grls.decode.scope import Scope
-from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
-from grls.io.recipes import list_texts
 from grls.models.base import Floats
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import hidden_spans, prior_over_spans
-from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.retrieve.hybrid.priors import WeightedSource, check_priors, open_sources, prior_of
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.train.generator.decisions import Gains
 from grls.train.generator.examples import HopExample
+from grls.train.options import LearnBeside
 
 _NONE = -1000.0
 """Replaces the logarithm of zero mass (nats): no share of a softmax, yet finite, so that 0 times it is 0."""
 
 
-@dataclass(frozen=True)
-class LearnBeside:
-    """Priors for training, by name.
-
-    Args:
-        retrievers: Retriever folders of bi-encoders over the corpus, or ``bm25``.
-        weights: A weight for each prior; null: 1.
-        temperatures: A temperature for each prior, by which its scores are divided; null: 0.05 for a
-            bi-encoder of unit vectors, 1 for other bi-encoders, 2 for BM25.
-        done_share: Log-probability of DONE in priors that do not know DONE (nats).
-        analyzer: How BM25 splits texts into words.
-    """
-
-    retrievers: list[str]
-    weights: list[float] | None = None
-    temperatures: list[float] | None = None
-    done_share: float = DONE_SHARE
-    analyzer: Analyzer = USUAL
-
-    def __post_init__(self) -> None:
-        list_texts(self, "retrievers")
-
-    def open(self, corpus: Corpus, device: str, spans: Spans | None = None) -> OpenPriors:
-        """Open the priors, for a generator that writes ``spans``, or passages from their beginning."""
-        count = len(self.retrievers)
-        weights = [1.0] * count if self.weights is None else self.weights
-        temperatures = [None] * count if self.temperatures is None else self.temperatures
-        if not count or len(weights) != count or len(temperatures) != count:
-            raise ConfigError(
-                "prior needs retrievers, and one weight and one temperature for each of them (or null); got "
-                f"{count} retrievers, {len(weights)} weights and {len(temperatures)} temperatures."
-            )
-        options = SearchOptions(truncate_queries=True)
-        sources = open_sources(corpus, self.retrievers, device, options, self.analyzer)
-        weighed = tuple(WeightedSource(*parts) for parts in zip(sources, weights, temperatures, strict=True))
-        check_priors(weighed, corpus, self.done_share)
-        return OpenPriors(weighed, self.done_share, corpus, spans)
+def open_priors(prior: LearnBeside, corpus: Corpus, device: str, spans: Spans | None = None) -> OpenPriors:
+    """Open the priors, for a generator that writes ``spans``, or passages from their beginning."""
+    options = SearchOptions(truncate_queries=True)
+    sources = open_sources(corpus, prior.retrievers, device, options, prior.analyzer)
+    none: list[None] = [None] * len(sources)
+    weights, temperatures = prior.weights or [1.0] * len(sources), prior.temperatures or none
+    weighed = tuple(WeightedSource(*parts) for parts in zip(sources, weights, temperatures, strict=True))
+    check_priors(weighed, corpus, prior.done_share)
+    return OpenPriors(weighed, prior.done_share, corpus, spans)
 
 
 class OpenPriors(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -12,15 +11,14 @@ import numpy as np
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.types import Query
-from grls.data.words import USUAL, Analyzer
-from grls.errors import ConfigError, MismatchError
+from grls.errors import MismatchError
 from grls.index.rows import Ints
-from grls.io.recipes import list_texts
 from grls.models.head import RescoreInput, readout
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hybrid.priors import open_sources
 from grls.retrieve.spec import remedy_of_other_corpus
 from grls.train.generator.examples import ChainExample, HopExample
+from grls.train.options import Rescore
 
 _REMEMBERED = 50_000
 """Passages whose tokens are cached."""
@@ -34,34 +32,6 @@ class Read(NamedTuple):
     right: bool
 
 
-@dataclass(frozen=True)
-class Rescore:
-    """Options of training a generator to rescore passages.
-
-    DONE is rescored in chains that end with DONE.
-
-    Args:
-        retrievers: Retrievers that propose passages: folders of bi-encoders over the corpus, or ``bm25``.
-        passages: Number of proposed passages for each rescored hop, beside the right ones.
-        depth: Number of best passages of each retriever from which proposals are drawn.
-        right: Largest number of right passages of a hop that are rescored.
-        hops: Number of rescored hops of a chain, drawn anew each epoch.
-        tokens: Number of first tokens of a passage that are read.
-        analyzer: How BM25 splits texts into words.
-    """
-
-    retrievers: list[str]
-    passages: int = 12
-    depth: int = 60
-    right: int = 6
-    hops: int = 1
-    tokens: int = 128
-    analyzer: Analyzer = USUAL
-
-    def __post_init__(self) -> None:
-        list_texts(self, "retrievers")
-
-
 class Proposals:
     """Draws the passages to rescore: the best ones of retrievers for each hop, without known ones.
 
@@ -69,12 +39,6 @@ class Proposals:
     """
 
     def __init__(self, options: Rescore, corpus: Corpus, codec: Codec, device: str):
-        # Not in the constructor of the options, where jsonargparse would hide the error.
-        counts = {name: value for name, value in vars(options).items() if isinstance(value, int)}
-        if not options.retrievers or min(counts.values()) < 1:
-            raise ConfigError(
-                f"rescore needs retrievers and counts of at least 1, got {options.retrievers} and {counts}."
-            )
         search = SearchOptions(truncate_queries=True)
         self.sources = open_sources(corpus, options.retrievers, device, search, options.analyzer)
         for source in self.sources:

@@ -126,29 +126,6 @@ _SHARES = (1.0, 0.6, 0.6, 0.6)
 """Weights of the first words of a span."""
 
 
-@dataclass(frozen=True)
-class WriteSpans:
-    """Options of training on spans of passages; the generator learns to write the spans that fit the query.
-
-    Args:
-        words: Number of words of a span.
-        drawn: Number of spans drawn for every hop, along which the loss is taken.
-        temperature: Temperature of the distribution over the spans of a passage (nats). Low: only spans with
-            words of the query; high: all spans alike.
-        evidence: Words of the evidence passages count as words of the query.
-    """
-
-    words: int = 8
-    drawn: int = 4
-    temperature: float = 1.0
-    evidence: bool = True
-
-    def check(self) -> None:
-        # Not in the constructor, where jsonargparse would hide the error.
-        at_least(1, "data.spans.", words=self.words, drawn=self.drawn)
-        bounded("(0, inf)", "data.spans.", temperature=self.temperature)
-
-
 class SpanTargets:
     """From distributions over passages to distributions over their spans.
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from grls.answer.riches.keys import build_keys
-from grls.answer.riches.options import KeyKind, KeyOptions, PromptOptions
+from grls.answer.riches.options import KeyKind, KeyOptions, PromptOptions, Thoughts
 from grls.answer.riches.prompts import prompted
-from grls.answer.riches.targets import Targets, Thoughts
+from grls.answer.riches.targets import Targets
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, free_order
 from grls.data.types import Query

@@ -21,10 +21,8 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import hidden_spans, prior_over_spans
 from grls.retrieve.hybrid.priors import open_sources, prior_of
 from grls.retrieve.spec import write_spec
-from grls.train.generator.examples import ChainExample, PassageInput
-from grls.train.generator.mix import Mix
-from grls.train.generator.prior import LearnBeside
-from grls.train.generator.targets import WriteSpans
+from grls.train.generator.examples import ChainExample
+from grls.train.options import LearnBeside, Mix, PassageInput, WriteSpans
 
 
 def both(root: Path) -> LearnBeside:

@@ -15,8 +15,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.retrieve.bm25 import BM25Retriever
 from grls.train.generator.data import RetrieverTeacher
-from grls.train.generator.examples import PassageInput
-from grls.train.generator.mix import Mix
+from grls.train.options import Mix, PassageInput
 
 BM25 = ["--data.prior.retrievers=[bm25]"]
 

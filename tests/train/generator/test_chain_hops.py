@@ -15,7 +15,7 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.finders import HopRequest, Writes
 from grls.train.generator.callbacks import ConstrainedRecall
-from grls.train.generator.prior import LearnBeside
+from grls.train.options import LearnBeside
 
 
 def test_a_hop_reads_excerpts_of_its_evidence(root: Path) -> None:

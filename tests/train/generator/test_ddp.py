@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from small_data import tiny_bert
-from train_helpers import arguments, logged, start
+from train_helpers import arguments, callback, logged, start
 
 TWO = ["--trainer.devices=2", "--trainer.strategy=ddp"]
 
@@ -29,10 +29,8 @@ def test_a_process_without_a_dev_input_measures_with_the_others(data: Path, tmp_
 
 
 def test_a_loss_that_is_no_number_in_one_process_ends_both(data: Path, tmp_path: Path) -> None:
-    spoilt = ["--trainer.callbacks+=train_helpers.Spoil", "--trainer.callbacks.step=3"]
-    done = start(
-        arguments("retrieve", data, tmp_path, *TWO, *spoilt, "--trainer.callbacks.rank=1"), timeout=120
-    )
+    spoilt = callback("train_helpers.Spoil", step=3, rank=1)
+    done = start(arguments("retrieve", data, tmp_path, *TWO, spoilt), timeout=120)
     assert done.returncode == 1, done.stderr
     assert "the training has diverged: the loss is" in done.stderr
     assert "Traceback" not in done.stderr

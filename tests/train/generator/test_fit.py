@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from train_helpers import arguments, logged, train
+from train_helpers import arguments, callback, logged, train
 
 from grls.cli import main
 from grls.data.dataset import read_split
@@ -83,8 +83,8 @@ def test_a_run_that_never_looks_at_dev_tells_so_and_what_it_replaces(
 
 def test_averaged_weights_are_measured_and_written(data: Path, tmp_path: Path) -> None:
     """The average of the first step alone: dev stays as it was, while the trained weights go on."""
-    callback = "--trainer.callbacks=lightning.pytorch.callbacks.EMAWeightAveraging"
-    output = train("memorise", data, tmp_path / "run", callback, "--trainer.callbacks.decay=1.0")
+    average = callback("lightning.pytorch.callbacks.EMAWeightAveraging", decay=1.0)
+    output = train("memorise", data, tmp_path / "run", average)
     for name in ("dev_recall", "dev_loss"):
         assert len(set(logged(output, name).values())) == 1, name
     last = torch.load(output / "checkpoints" / "last.ckpt", weights_only=True)
@@ -93,13 +93,13 @@ def test_averaged_weights_are_measured_and_written(data: Path, tmp_path: Path) -
         assert torch.equal(value, last["state_dict"][f"model.{name}"]), name
     trained = last["current_model_state"]
     assert not all(torch.equal(value, trained[f"model.{name}"]) for name, value in saved.items())
-    train("memorise", data, output, callback, "--trainer.callbacks.decay=1.0", "--resume=true")
+    train("memorise", data, output, average, "--resume=true")
 
 
 def test_without_a_best_checkpoint_the_last_model_is_written(
     data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    output = train("memorise", data, tmp_path / "run", "--checkpoint.save_top_k=0")
+    output = train("memorise", data, tmp_path / "run", "--checkpoint.monitor=null")
     assert "measured" not in caplog.text
     assert capsys.readouterr().out.splitlines() == [f"{output / 'model'}: the model of step 9 of 9"]
 

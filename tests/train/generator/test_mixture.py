@@ -13,8 +13,8 @@ from train_helpers import AsPairs, arguments, logged, train
 from grls.train.core.datamodule import LengthBucketedSampler
 from grls.train.core.examples import Example
 from grls.train.generator.data import RetrieveData
-from grls.train.generator.examples import PassageInput
-from grls.train.generator.mix import Mix, Mixture, Shares, planned_epochs
+from grls.train.generator.mix import Mixture, planned_epochs
+from grls.train.options import Mix, PassageInput, Shares
 
 
 class Numbered:

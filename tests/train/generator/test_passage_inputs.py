@@ -9,7 +9,8 @@ from train_helpers import AsPairs, logged, train
 from grls.data.codec import Codec, Limits
 from grls.data.corpus import Corpus
 from grls.train.core.examples import Example
-from grls.train.generator.examples import MemoriseExamples, PassageInput
+from grls.train.generator.examples import MemoriseExamples
+from grls.train.options import PassageInput
 
 CORPUS = Corpus.from_passages(passages())
 OTTER, LYNX = 0, 6  # the otter is calm, the lynx is calm

@@ -26,8 +26,9 @@ from grls.retrieve.hybrid.priors import open_sources
 from grls.train.generator.collate import HopCollator, as_tensors
 from grls.train.generator.examples import MemoriseExamples, RetrieveExamples
 from grls.train.generator.module import RetrieveChains, rescore_loss
-from grls.train.generator.rescoring import Proposals, Read, Rescore
+from grls.train.generator.rescoring import Proposals, Read
 from grls.train.generator.targets import SpanTargets, Teaching
+from grls.train.options import Rescore
 
 
 def proposing(root: Path, codec: Codec, **options: Any) -> Proposals:

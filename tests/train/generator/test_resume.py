@@ -8,7 +8,7 @@ import pytest
 import torch
 from failing import fails
 from process_group import together
-from train_helpers import arguments, logged, start, train
+from train_helpers import arguments, callback, logged, start, train
 
 from grls.cli import main
 from grls.errors import ConfigError
@@ -18,7 +18,7 @@ from grls.train.core.checkpoints import refuse_unfinished
 # checkpoint is that of step 10, in the middle of it, too.
 OFTEN = "--last.every_n_train_steps=5"
 AT_ENDS = "--last.every_n_train_steps=8"
-KILLED = ("--trainer.callbacks+=train_helpers.KillAfter", "--trainer.callbacks.batches=13")
+KILLED = callback("train_helpers.KillAfter", batches=13)
 # The rate would depend on the number of epochs.
 CONSTANT = ("--data.shuffle=true", "--model.schedule=constant", "--model.warmup=0")
 
@@ -38,8 +38,8 @@ def whole(data: Path) -> Path:
 def test_a_run_that_sigterm_ends_does_not_look_done(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    politely = "--trainer.callbacks.politely=true"
-    ended = start(arguments("retrieve", data, tmp_path / "ended", OFTEN, *KILLED, politely))
+    politely = callback("train_helpers.KillAfter", batches=13, politely=True)
+    ended = start(arguments("retrieve", data, tmp_path / "ended", OFTEN, politely))
     assert ended.returncode == 128 + signal.SIGTERM, ended.stderr
     last = tmp_path / "ended" / "checkpoints" / "last.ckpt"
     assert f"go on from its last checkpoint with --ckpt_path {last}." in ended.stderr
@@ -49,9 +49,8 @@ def test_a_run_that_sigterm_ends_does_not_look_done(
 
 
 def test_before_the_first_checkpoint_sigterm_promises_none(data: Path, tmp_path: Path) -> None:
-    early = (KILLED[0], "--trainer.callbacks.batches=2")
-    politely = "--trainer.callbacks.politely=true"
-    ended = start(arguments("retrieve", data, tmp_path / "ended", *early, politely))
+    early = callback("train_helpers.KillAfter", batches=2, politely=True)
+    ended = start(arguments("retrieve", data, tmp_path / "ended", early))
     assert ended.returncode == 128 + signal.SIGTERM, ended.stderr
     assert "nothing was saved yet" in ended.stderr
     assert "--ckpt_path" not in ended.stderr
@@ -65,7 +64,7 @@ def test_kill_9_and_resume_gives_the_losses_of_an_uninterrupted_run(
     assert sorted(losses) == list(range(24))
 
     options = [*CONSTANT, f"--data.workers={workers}"]
-    killed = ["train", *arguments("retrieve", data, tmp_path / "killed", *options, OFTEN, *KILLED)]
+    killed = ["train", *arguments("retrieve", data, tmp_path / "killed", *options, OFTEN, KILLED)]
     assert together(1, lambda: main(killed)) == [-signal.SIGKILL]
     last = tmp_path / "killed" / "checkpoints" / "last.ckpt"
     assert torch.load(last, weights_only=True)["global_step"] == 10
@@ -81,7 +80,7 @@ def test_kill_9_and_resume_gives_the_losses_of_an_uninterrupted_run(
         )
 
 
-@pytest.mark.parametrize("limit", [(), ("--last.every_n_epochs=1", "--trainer.max_steps=24")])
+@pytest.mark.parametrize("limit", [(), ("--trainer.max_steps=24",)])
 def test_resume_at_the_end_of_an_epoch(
     halted: tuple[Path, Path], whole: Path, tmp_path: Path, limit: tuple[str, ...]
 ) -> None:

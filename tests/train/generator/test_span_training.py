@@ -1,6 +1,7 @@
 """Learning to write spans: which of them a query asks for, the loss against the plain way, and fits."""
 
 import math
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 import torch
 from failing import fails
 from models_small import log_probability
-from train_helpers import always, chain_options, logged
+from process_group import together
+from train_helpers import always, callback, chain_options, logged
 
 from grls.cli import main
 from grls.data.codec import Codec
@@ -142,11 +144,12 @@ def test_a_fit_hop_by_hop_resumes(root: Path, tmp_path: Path, capsys: pytest.Cap
     more = [
         "--data.spans.drawn=2", "--data.multistep=true", "--data.by_hop=true", "--data.spans.words=3",
         "--trainer.limit_val_batches=0", "--last.every_n_train_steps=1",
-        "--last.save_top_k=-1", "--last.filename={step}", "--last.save_on_train_epoch_end=false",
     ]  # fmt: skip
     assert main(chain_options(root, tmp_path / "whole", *more)) == 0
     whole = logged(tmp_path / "whole", "train_loss")
-    again = [*more, f"--ckpt_path={tmp_path / 'whole' / 'checkpoints' / 'step=4.ckpt'}"]
+    killed = chain_options(root, tmp_path / "killed", *more, callback("train_helpers.KillAfter", batches=5))
+    assert together(1, lambda: main(killed)) == [-signal.SIGKILL]
+    again = [*more, f"--ckpt_path={tmp_path / 'killed' / 'checkpoints' / 'last.ckpt'}"]
     assert main(chain_options(root, tmp_path / "again", *again)) == 0
     assert logged(tmp_path / "again", "train_loss") == {n: whole[n] for n in (4, 5)}
     other = chain_options(root, tmp_path / "other", *again, "--data.spans.words=2")

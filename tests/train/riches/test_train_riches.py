@@ -41,7 +41,7 @@ def options(data: Path, output: Path, *more: str, causal: Path | None = None) ->
         kind, how = "grls.models.load.build.ScratchT5", scratch
     else:
         kind, how = "grls.models.load.language.PretrainedLM", {"name_or_path": str(causal)}
-    model = {"init_args": {"generator": {"class_path": kind, "init_args": how}}}
+    model = {"generator": {"class_path": kind, "init_args": how}}
     config = data.parent / f"{kind}.yaml"  # an option's line break would reach the model as two letters
     config.write_text(json.dumps({"model": model}), encoding="utf-8")
     return [

@@ -1,0 +1,706 @@
+"""The options of the stages of ``grls train``, and the stages themselves.
+
+A stage is a class of options. Those of the shell, of YAML and of Python have these names. This module
+imports neither torch nor Lightning, so that ``--help`` is quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from grls.answer.riches.options import KeyKind, Thoughts
+from grls.data.types import ScoreMode
+from grls.data.words import USUAL, Analyzer
+from grls.decode.interleave.options import Beam
+from grls.errors import ConfigError, Option, at_least, bounded
+from grls.io.recipes import list_texts, recipe_values
+from grls.models.load.build import GeneratorSpec
+from grls.retrieve.hybrid.options import DONE_SHARE
+from grls.train.doc2query.options import PassagesRead
+
+Loss = Literal["full", "allowed"]
+Shares = float | tuple[float, float]
+"""A share of each epoch, or the shares of the first and the last epoch, linear between them."""
+Precision = Literal["auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true"]
+"""Lightning's precisions, and ``auto``."""
+
+
+@dataclass(frozen=True)
+class TrainerOptions:
+    """Options of Lightning's trainer.
+
+    Args:
+        max_epochs: Passes over the examples; -1: no limit; null: 1,000, or no limit beside ``max_steps``.
+        max_steps: Largest number of optimizer steps; -1: no limit.
+        precision: ``auto`` is ``bf16-mixed`` where the processor has instructions for it, else ``32-true``;
+            null: ``32-true``.
+        accelerator: ``cpu``, ``cuda``, …; ``auto`` takes a GPU if there is one.
+        devices: Number of processes on this machine, each with a device; ``auto``: all GPUs, or one process.
+        num_nodes: Number of machines.
+        strategy: Of several processes: ``auto``, ``ddp`` (all weights in each), ``fsdp`` (weights, gradients
+            and states of the optimizer in shards) or ``fsdp_cpu_offload`` (the shards in main memory).
+        accumulate_grad_batches: Batches whose gradients are added up for one step.
+        gradient_clip_val: Largest norm of the gradient; larger ones are scaled down to it; null: no limit.
+        limit_train_batches: Batches of an epoch, as a number or (0.5) a share; null: all.
+        limit_val_batches: Batches of dev, as a number or a share; 0: dev is not measured; null: all.
+        check_val_every_n_epoch: Epochs from one measurement on dev to the next; null: count batches alone.
+        val_check_interval: Batches from one measurement on dev to the next, or a share of an epoch.
+        log_every_n_steps: Steps between two logged losses.
+        enable_progress_bar: Show a bar in a terminal.
+        callbacks: Callbacks of Lightning, or of yours: class -> its arguments, such as
+            {lightning.pytorch.callbacks.EMAWeightAveraging: {decay: 0.99}}.
+        more: Further arguments of Lightning's trainer, such as {max_time: "00:08:00:00"}.
+    """
+
+    max_epochs: int | None = None
+    max_steps: int = -1
+    precision: Precision | None = None
+    accelerator: str = "auto"
+    devices: int | str = "auto"
+    num_nodes: int = 1
+    strategy: str = "auto"
+    accumulate_grad_batches: int = 1
+    gradient_clip_val: float | None = None
+    limit_train_batches: int | float | None = None
+    limit_val_batches: int | float | None = None
+    check_val_every_n_epoch: int | None = 1
+    val_check_interval: int | float | None = None
+    log_every_n_steps: int = 50
+    enable_progress_bar: bool = True
+    callbacks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CheckpointOptions:
+    """Options of the checkpoint whose weights are the trained model.
+
+    Args:
+        monitor: Measure on dev that chooses it, such as ``dev_recall``, ``dev_f1`` or ``dev_loss``; of equal
+            values that with the lower ``dev_loss``. null: the model is that of the last step.
+        mode: Whether the highest (``max``) or the lowest (``min``) value is best.
+    """
+
+    monitor: str | None = "dev_recall"
+    mode: Literal["min", "max"] = "max"
+
+
+@dataclass(frozen=True)
+class LastOptions:
+    """Options of the checkpoint to resume from, ``checkpoints/last.ckpt``.
+
+    Args:
+        every_n_train_steps: Write it every so many steps; null: at the end of every epoch.
+    """
+
+    every_n_train_steps: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Options of the model and its optimizer.
+
+    Args:
+        generator: The model to start from: Pretrained, ScratchT5, WarmStart, PretrainedLM or CausalLM of
+            grls.models.load.build, and its options.
+        closing_markers: Give the model the markers ``</QUESTION>``, ``</EVIDENCE>`` and ``</TITLE>``, so that
+            query, evidence and titles end with one, as in the paper (appendix A.3). A model that has them
+            keeps them. They are part of its tokenizer, which is saved with it.
+        optimizer: ``adafactor`` with a fixed learning rate, as in the paper, or ``adamw``.
+        learning_rate: Peak learning rate.
+        schedule: Learning rate after the warm-up: ``constant``, or ``linear`` decay to zero.
+        warmup: Share of all steps in which the learning rate rises (0 to 1).
+        loss: Cross-entropy over the vocabulary (``full``), or over the tokens that the constraint index
+            allows (``allowed``).
+        gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
+        freeze_encoder: Do not train the encoder and the weights that it shares (T5: the word embeddings).
+        lora_rank: Rank of low-rank adapters beside every linear layer but the head. Only the adapters are
+            trained, and merged into the saved model. 0: no adapters, all weights are trained.
+        seed: Seed of dropout, which is a function of (seed, batch number, rank): a resumed run repeats an
+            uninterrupted one; null: ``seed_everything``.
+    """
+
+    generator: GeneratorSpec
+    closing_markers: bool = False
+    optimizer: Literal["adafactor", "adamw"] = "adafactor"
+    learning_rate: float = 1e-4
+    schedule: Literal["constant", "linear"] = "linear"
+    warmup: float = 0.1
+    loss: Loss = "full"
+    gradient_checkpointing: bool = False
+    freeze_encoder: bool = False
+    lora_rank: int = 0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        bounded("(0, inf)", "model.", learning_rate=self.learning_rate)
+        bounded("[0, 1]", "model.", warmup=self.warmup)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoriseModelOptions(ModelOptions):
+    """Options of the model and its optimizer. Defaults of the paper: Adafactor, constant 1e-5."""
+
+    learning_rate: float = 1e-5
+    schedule: Literal["constant", "linear"] = "constant"
+    warmup: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrieveModelOptions(ModelOptions):
+    """Options of the model and its optimizer. Defaults of the paper: Adafactor, 1e-4, 10 % warm-up.
+
+    Args:
+        rescore_weight: Weight of the loss of rescoring (``data.rescore``).
+        freeze_layers: Number of first layers of a causal model that are not trained, with their adapters.
+            Together with frozen embeddings it saves time and memory: these layers need no backward pass.
+    """
+
+    rescore_weight: float = 1.0
+    freeze_layers: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(0, "model.", rescore_weight=self.rescore_weight)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainModelOptions(RetrieveModelOptions):
+    """Options of the model and its optimizer.
+
+    Args:
+        freeze_embeddings: Do not train the word embeddings and an output head that is tied to them; null:
+            frozen in causal models, whose vocabulary is large.
+    """
+
+    optimizer: Literal["adafactor", "adamw"] = "adamw"
+    loss: Loss = "allowed"
+    freeze_embeddings: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriterModelOptions(ModelOptions):
+    """Options of the model and its optimizer.
+
+    Args:
+        freeze_embeddings: Do not train the word embeddings and an output head that is tied to them.
+    """
+
+    optimizer: Literal["adafactor", "adamw"] = "adamw"
+    freeze_embeddings: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """Options of the data and their batches.
+
+    Args:
+        data: Data set folder in BEIR's layout.
+        batch_size: Examples a batch and process.
+        global_batch_size: Examples of a batch of all processes together, in place of ``batch_size``: the run
+            has the same losses with any number of processes, and can be resumed with another number; null:
+            ``batch_size`` times the number of processes.
+        dev_size: Largest number of dev inputs to measure.
+        length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch (more padding,
+            more varied batches).
+        workers: Processes that prepare batches; 0 prepares them in the training process.
+        seed: Seed of the order of examples and of all draws of an epoch; null: ``seed_everything``.
+    """
+
+    data: str
+    batch_size: int = 100
+    global_batch_size: int | None = None
+    dev_size: int = 200
+    length_pool: int = 50
+    workers: int = 0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        counts = ("batch_size", "dev_size", "length_pool", "global_batch_size")
+        at_least(1, "data.", **{name: getattr(self, name) for name in counts})
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratorDataOptions(DataOptions):
+    """Options of the data and their batches.
+
+    Args:
+        max_passage_tokens: Longest passage in tokens; longer passages are cut.
+        max_query_tokens: Longest query in tokens; longer queries are refused, or cut with
+            ``truncate_queries``.
+        max_input_tokens: Longest model input in tokens: query and evidence together.
+        truncate_queries: Cut queries that are too long; false refuses them.
+        evidence_words: Largest number of words of each evidence passage in a model input: its first sentence
+            and the sentences nearest to the question. 0: the whole passage.
+    """
+
+    max_passage_tokens: int = 512
+    max_query_tokens: int = 256
+    max_input_tokens: int = 512
+    truncate_queries: bool = False
+    evidence_words: int = 0
+
+
+@dataclass(frozen=True)
+class PassageInput:
+    """The model input for a passage that is memorised.
+
+    Args:
+        reads: ``front``: the front of the passage, as in the paper; ``whole``: all of it.
+        query: Put the marker of queries in front, as at retrieval; false: no marker, as in the paper.
+    """
+
+    reads: Literal["front", "whole"] = "front"
+    query: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoriseDataOptions(GeneratorDataOptions):
+    """Options of the passages and their batches.
+
+    Args:
+        front: Share of a passage's tokens in its front (0 to 1).
+        unit: ``text``: the front is a share of the tokens; ``path``: passages are
+            ``subject; relation; object``, and the front is subject and relation.
+        target: ``whole``: the decoder writes the whole passage; ``rest``: it writes the passage without the
+            front.
+        reading: The model input of a passage: its front, or all of it.
+    """
+
+    front: float = 0.7
+    unit: Literal["text", "path"] = "text"
+    target: Literal["whole", "rest"] = "whole"
+    reading: PassageInput = field(default_factory=PassageInput)
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Examples that are mixed into fine-tuning.
+
+    Args:
+        pseudo: File of pseudo-queries, written by ``grls prepare pseudo-queries``; null mixes none in.
+        pseudo_share: Share of pseudo-queries among the examples of an epoch (0 to 1), or the shares of the
+            first and the last epoch.
+        memorise: The model input for passages that are memorised along; null mixes none in.
+        memorise_share: Share of passages to memorise among the examples of an epoch (0 to 1).
+        size: Examples an epoch; null: as many as without a mix.
+        epochs: Number of epochs over which shares change from first to last; null: all epochs of the run.
+    """
+
+    pseudo: str | None = None
+    pseudo_share: Shares = 0.5
+    memorise: PassageInput | None = None
+    memorise_share: float = 0.2
+    size: int | None = None
+    epochs: int | None = None
+
+
+@dataclass(frozen=True)
+class LearnBeside:
+    """Priors for training, by name.
+
+    Args:
+        retrievers: Retriever folders of bi-encoders over the corpus, or ``bm25``.
+        weights: A weight for each prior; null: 1.
+        temperatures: A temperature for each prior, by which its scores are divided; null: 0.05 for a
+            bi-encoder of unit vectors, 1 for other bi-encoders, 2 for BM25.
+        done_share: Log-probability of DONE in priors that do not know DONE (nats).
+        analyzer: How BM25 splits texts into words.
+    """
+
+    retrievers: list[str]
+    weights: list[float] | None = None
+    temperatures: list[float] | None = None
+    done_share: float = DONE_SHARE
+    analyzer: Analyzer = USUAL
+
+    def __post_init__(self) -> None:
+        list_texts(self, "retrievers")
+        counts = [len(values or self.retrievers) for values in (self.weights, self.temperatures)]
+        if not self.retrievers or {*counts} != {len(self.retrievers)}:
+            raise ConfigError(
+                f"{Option('data.prior')} needs retrievers, and one weight and one temperature for each of "
+                f"them (or null); got {len(self.retrievers)} retrievers, {self.weights} and "
+                f"{self.temperatures}."
+            )
+
+
+@dataclass(frozen=True)
+class WriteSpans:
+    """Options of training on spans of passages; the generator learns to write the spans that fit the query.
+
+    Args:
+        words: Number of words of a span.
+        drawn: Number of spans drawn for every hop, along which the loss is taken.
+        temperature: Temperature of the distribution over the spans of a passage (nats). Low: only spans with
+            words of the query; high: all spans alike.
+        evidence: Words of the evidence passages count as words of the query.
+    """
+
+    words: int = 8
+    drawn: int = 4
+    temperature: float = 1.0
+    evidence: bool = True
+
+    def __post_init__(self) -> None:
+        at_least(1, "data.spans.", words=self.words, drawn=self.drawn)
+        bounded("(0, inf)", "data.spans.", temperature=self.temperature)
+
+
+@dataclass(frozen=True)
+class Rescore:
+    """Options of training a generator to rescore passages.
+
+    DONE is rescored in chains that end with DONE.
+
+    Args:
+        retrievers: Retrievers that propose passages: folders of bi-encoders over the corpus, or ``bm25``.
+        passages: Number of proposed passages for each rescored hop, beside the right ones.
+        depth: Number of best passages of each retriever from which proposals are drawn.
+        right: Largest number of right passages of a hop that are rescored.
+        hops: Number of rescored hops of a chain, drawn anew each epoch.
+        tokens: Number of first tokens of a passage that are read.
+        analyzer: How BM25 splits texts into words.
+    """
+
+    retrievers: list[str]
+    passages: int = 12
+    depth: int = 60
+    right: int = 6
+    hops: int = 1
+    tokens: int = 128
+    analyzer: Analyzer = USUAL
+
+    def __post_init__(self) -> None:
+        list_texts(self, "retrievers")
+        at_least(
+            1, "data.rescore.", retrievers=len(self.retrievers), passages=self.passages, depth=self.depth
+        )
+        at_least(1, "data.rescore.", right=self.right, hops=self.hops, tokens=self.tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrieveDataOptions(GeneratorDataOptions):
+    """Options of the queries and their batches; ``batch_size`` counts hops, of chains queries.
+
+    Args:
+        train_split: Split of the training queries.
+        dev_split: Split of the dev queries.
+        multistep: Learn hop by hop; false: learn every gold passage from the query alone; null: hop by hop
+            if a training query has several gold passages.
+        done: Learn DONE after the last hop (multi-step only).
+        shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
+        mix: Examples that are mixed in: pseudo-queries, passages to memorise.
+        by_hop: Measure dev recall at every hop, with the gold passages before it as evidence, which is not
+            retrieved again (if hops are learned); false: from the query alone.
+        teacher: Teacher whose probabilities are mixed into the targets: a retriever folder over the same
+            corpus (of a bi-encoder, a sparse or a multi-vector encoder), or ``bm25``; null: no teacher.
+        teacher_share: Share of the teacher in the targets (0 to 1).
+        teacher_temperature: Temperature of the teacher's softmax, by which its scores are divided; null: 0.05
+            for a bi-encoder, and for other kinds their default temperature as priors (2 for BM25).
+        teacher_passages: Number of the teacher's best passages in the targets.
+        branches: Number of passages drawn from the teacher at each hop and trained beside the gold passage.
+        prior: Bi-encoders or BM25 beside which the generator learns: the loss is that of the product of both.
+            Decode with the same prior; null: no prior.
+        spans: Learn to write spans of passages instead of passages from their beginning; null: no spans.
+        rescore: Learn to rescore passages that are read to their end; null: no rescoring.
+        decay: Token n of a passage has the weight ``decay ** n``; below 1, the first tokens weigh more, which
+            decide what a beam keeps.
+    """
+
+    train_split: str = "train"
+    dev_split: str = "dev"
+    multistep: bool | None = True
+    done: bool = True
+    shuffle: bool = False
+    mix: Mix = field(default_factory=Mix)
+    by_hop: bool = False
+    teacher: str | None = None
+    teacher_share: float = 0.5
+    teacher_temperature: float | None = None
+    teacher_passages: int = 100
+    branches: int = 0
+    prior: LearnBeside | None = None
+    spans: WriteSpans | None = None
+    rescore: Rescore | None = None
+    decay: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        bounded("(0, 1]", "data.", decay=self.decay)
+        bounded("(0, inf)", "data.", teacher_temperature=self.teacher_temperature)
+        at_least(1, "data.", teacher_passages=self.teacher_passages)
+
+
+@dataclass(frozen=True)
+class RecallOptions:
+    """Options of the measurement on dev.
+
+    It logs ``dev_recall`` (recall@k of the gold passages from the query alone; with ``data.by_hop``, at every
+    hop) and, with ``hops``, ``dev_f1`` (set F1 of dynamic multi-step retrieval).
+
+    Args:
+        k: Cut-off of recall.
+        beams: Beam width.
+        mode: Score mode: ``renormalized`` over the allowed tokens, or ``full`` over the vocabulary.
+        hops: Largest number of hops of dynamic retrieval, measured as ``dev_f1``; 0 measures only single-step
+            recall.
+        batch_size: Inputs decoded together.
+        rescore: Passages of each input to rescore, for a generator that learns rescoring; 0: none.
+        rescore_weight: Weight of rescoring.
+    """
+
+    k: int = 5
+    beams: int = 5
+    mode: ScoreMode = "renormalized"
+    hops: int = 0
+    batch_size: int = 64
+    rescore: int = 0
+    rescore_weight: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuoteDataOptions(DataOptions):
+    """Options of the questions and their batches.
+
+    The prompt is the question without instructions or examples (``grls answer riches --prompt.kind none``).
+    Gold passages come from the queries' ``evidence`` in its order, or from the qrels.
+
+    Args:
+        train_split: Split of the training queries.
+        dev_split: Split of the dev queries.
+        keys: Kind of the keys that are quoted: sentence, paragraph, titled (a paragraph with its title),
+            title, header or proposition.
+        anywhere: Allow quotes from anywhere in a key. This changes the ``allowed`` loss and the measurement
+            on dev; targets still quote whole keys.
+        propositions: JSONL file of propositions with ``passage`` (a passage id) and ``text``; needed for keys
+            of kind proposition.
+        markers: Opening and closing marker of a quote.
+        thoughts: Text before a quote: ``shared`` (the words of the key that occur in the question or an
+            earlier quote), ``title`` (the title of the passage), or ``none``.
+        answer: Answer of queries without one, such as ``proved``; null leaves their last line out.
+        chat: Put the question into the chat template of the model.
+        shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
+        max_prompt_tokens: Longest prompt in tokens; queries with a longer one are left out and counted.
+        max_target_tokens: Longest target in tokens; queries with a longer one are left out and counted.
+    """
+
+    train_split: str = "train"
+    dev_split: str = "dev"
+    keys: KeyKind = "sentence"
+    anywhere: bool = False
+    propositions: str | None = None
+    markers: tuple[str, str] = ("«", "»")
+    thoughts: Thoughts = "shared"
+    answer: str | None = None
+    chat: bool = False
+    shuffle: bool = False
+    max_prompt_tokens: int = 256
+    max_target_tokens: int = 512
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(1, "data.", max_prompt_tokens=self.max_prompt_tokens)
+        at_least(1, "data.", max_target_tokens=self.max_target_tokens)
+
+
+@dataclass(frozen=True)
+class QuoteOptions:
+    """Options of the measurement on dev.
+
+    Dev queries are answered without instructions or examples in the prompt. It logs ``dev_recall`` (share of
+    a query's gold passages that are quoted), ``dev_hits`` (share of answers whose first quoted passage is
+    gold) and ``dev_unclosed`` (share of answers whose last quote the length limit cut off).
+
+    Args:
+        beams: Beam width.
+        beam: Kind of beam search: ``adaptive``, ``full`` or ``greedy``.
+        mode: Score mode within quotes: ``renormalized`` over the allowed tokens, or ``full`` over the
+            vocabulary.
+        max_new_tokens: Longest answer in tokens.
+        batch_size: Queries answered together.
+        limit: Largest number of dev queries to answer, of the ``data.dev_size`` first ones.
+    """
+
+    beams: int = 4
+    beam: Beam = "adaptive"
+    mode: ScoreMode = "full"
+    max_new_tokens: int = 128
+    batch_size: int = 16
+    limit: int = 100
+
+    def __post_init__(self) -> None:
+        at_least(1, "quotes.", limit=self.limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryDataOptions(DataOptions):
+    """Options of the passages, their queries and the batches.
+
+    Args:
+        train_split: Split of the training queries.
+        dev_split: Split of the dev queries; ``dev_size`` counts queries.
+        passages: Gold passages that the model reads: ``one``, ``all`` of a query in their order, or ``some``
+            of them, drawn anew each epoch. To write queries for chains of passages, a model needs ``all`` or
+            ``some``.
+        max_passage_tokens: Longest passage in tokens; longer passages are cut.
+        max_query_tokens: Longest query in tokens; longer queries are left out and counted.
+    """
+
+    train_split: str = "train"
+    dev_split: str = "dev"
+    passages: PassagesRead = "one"
+    max_passage_tokens: int = 128
+    max_query_tokens: int = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingStage:
+    """What all stages take.
+
+    Args:
+        model: Options of the model and its optimizer.
+        data: Options of the data and their batches.
+        trainer: Options of Lightning's trainer.
+        checkpoint: Options of the checkpoint whose weights are the trained model.
+        last: Options of the checkpoint to resume from.
+        output: Folder for everything that the run writes: ``model/`` (for the next stage), ``checkpoints/``
+            (they hold pickles, so do not share them), and ``logs/`` with ``config.yaml``, all options.
+        resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
+        ckpt_path: Resume from this checkpoint file instead.
+        seed_everything: Value of all seeds that are not set.
+    """
+
+    name: ClassVar[str]
+    model: ModelOptions
+    data: DataOptions
+    trainer: TrainerOptions = field(default_factory=TrainerOptions)
+    checkpoint: CheckpointOptions = field(default_factory=CheckpointOptions)
+    last: LastOptions = field(default_factory=LastOptions)
+    output: str = "runs/train"
+    resume: bool = False
+    ckpt_path: str | None = None
+    seed_everything: int = 0
+
+    def __post_init__(self) -> None:
+        for part in ("model", "data"):
+            options = getattr(self, part)
+            if options.seed is None:
+                object.__setattr__(self, part, replace(options, seed=self.seed_everything))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoriseStage(TrainingStage):
+    """Train a generator to write each passage of a corpus, given its front.
+
+    Args:
+        recall: Options of the measurement on dev.
+    """
+
+    name = "memorise"
+    model: MemoriseModelOptions
+    data: MemoriseDataOptions
+    recall: RecallOptions = field(default_factory=RecallOptions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrieveStage(TrainingStage):
+    """Train a generator to write the next passage, given the query and the evidence so far.
+
+    The model to start from is usually that of `grls train memorise`.
+
+    Args:
+        recall: Options of the measurement on dev.
+    """
+
+    name = "retrieve"
+    model: RetrieveModelOptions
+    data: RetrieveDataOptions
+    recall: RecallOptions = field(default_factory=RecallOptions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainStage(TrainingStage):
+    """Train a generator on all hops of a query at once, with spans, a teacher, priors or rescoring.
+
+    Args:
+        recall: Options of the measurement on dev.
+    """
+
+    name = "chains"
+    model: ChainModelOptions
+    data: RetrieveDataOptions
+    recall: RecallOptions = field(default_factory=RecallOptions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RichesStage(TrainingStage):
+    """Train a language model to answer with quotes, for `grls answer riches`.
+
+    Args:
+        quotes: Options of the measurement on dev.
+    """
+
+    name = "riches"
+    model: WriterModelOptions
+    data: QuoteDataOptions
+    quotes: QuoteOptions = field(default_factory=QuoteOptions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryStage(TrainingStage):
+    """Train a query generator, for `grls prepare pseudo-queries`; the model has the lowest loss on dev."""
+
+    name = "doc2query"
+    model: WriterModelOptions
+    data: QueryDataOptions
+    checkpoint: CheckpointOptions = field(default_factory=lambda: CheckpointOptions("dev_loss", "min"))
+
+
+STAGES: dict[str, type[TrainingStage]] = {
+    stage.name: stage for stage in (MemoriseStage, RetrieveStage, ChainStage, RichesStage, QueryStage)
+}
+
+
+def read_stage(
+    stage: str, layers: Sequence[str] = (), options: Mapping[str, Any] | None = None
+) -> TrainingStage:
+    """The options of a stage, read as the shell reads them.
+
+    Args:
+        stage: The name of the stage.
+        layers: Recipes or YAML files; later ones override earlier ones.
+        options: Options by their dotted names, over the layers: ``{"trainer.max_epochs": 1}``.
+    """
+    from grls.io.option_errors import PlainParser
+
+    values = recipe_values(layers)
+    for name, value in (options or {}).items():
+        *sections, option = name.split(".")
+        place: Any = values
+        for section in sections:
+            inner = place.get(section) or {}
+            place[section] = inner = {"class_path": inner} if isinstance(inner, str) else inner
+            place = inner.setdefault("init_args", {}) if "class_path" in inner else inner
+        place[option] = str(value) if isinstance(value, Path) else value
+    parser = PlainParser(prog=f"grls train {stage}")
+    parser.add_class_arguments(STAGES[stage])
+    return STAGES[stage](**parser.instantiate_classes(parser.parse_object(values)).as_dict())
+
+
+def as_record(options: Any) -> Any:
+    """Options as YAML and JSON hold them; those of a generator with the path of its class."""
+    if isinstance(options, dict):
+        return {name: as_record(value) for name, value in options.items()}
+    if isinstance(options, list | tuple):
+        return [as_record(value) for value in options]
+    if is_dataclass(options) and not isinstance(options, type):
+        record = as_record(vars(options))
+        if isinstance(options, GeneratorSpec):
+            kind = type(options)
+            return {"class_path": f"{kind.__module__}.{kind.__qualname__}", "init_args": record}
+        return record
+    return options if isinstance(options, str | int | float | None) else str(options)
