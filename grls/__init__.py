@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from grls.api.experiment import experiment as experiment
     from grls.api.fit import FitResult as FitResult
     from grls.api.fit import fit as fit
-    from grls.api.generator import BiEncoder as BiEncoder
-    from grls.api.generator import Generator as Generator
     from grls.api.opening import BM25 as BM25
     from grls.api.opening import fuse as fuse
     from grls.api.opening import load as load
     from grls.api.searcher import Searcher as Searcher
+    from grls.api.training import BiEncoder as BiEncoder
+    from grls.api.training import Generator as Generator
     from grls.data.corpus import Corpus as Corpus
     from grls.data.types import Chain as Chain
     from grls.data.types import Hit as Hit
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "BM25": "grls.api.opening",
-    "BiEncoder": "grls.api.generator",
+    "BiEncoder": "grls.api.training",
     "Chain": "grls.data.types",
     "Corpus": "grls.data.corpus",
     "FitResult": "grls.api.fit",
-    "Generator": "grls.api.generator",
+    "Generator": "grls.api.training",
     "Hit": "grls.data.types",
     "Passage": "grls.data.types",
     "Query": "grls.data.types",

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grls.api.generator import USUAL_NAMES, SplitNames, given_splits
 from grls.api.searcher import Searcher
+from grls.api.training_data import USUAL_NAMES, SplitNames, given_splits
 from grls.data.inputs.arguments import checked_options
 from grls.data.inputs.entries import corpus_of
 from grls.data.inputs.gold import write_splits

@@ -13,7 +13,7 @@ from fit_helpers import WORDS_ALONE, write_fit_data
 from fixture_types import Capsys
 
 import grls
-from grls.api.generator import given_splits
+from grls.api.training_data import given_splits
 from grls.data.corpus import Corpus
 from grls.data.dataset import evidence_qrels, read_queries, read_split
 from grls.errors import ConfigError, DataError, MismatchError

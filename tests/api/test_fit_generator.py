@@ -14,7 +14,7 @@ from llama_small import write_llama
 from small_data import passages, queries, scratch, tiny_bert, write_small
 
 import grls
-from grls.api.generator import BIENCODER_RECIPES, GENERATOR_RECIPES
+from grls.api.training import BIENCODER_RECIPES, GENERATOR_RECIPES
 from grls.data.dataset import read_split
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.recipes import recipe_values
@@ -71,7 +71,7 @@ def test_recipes_for_both_kinds_of_models(root: Path, tmp_path: Path, model: str
 
 
 def test_the_stages_of_the_paper(root: Path, tmp_path: Path) -> None:
-    stages = [stage.stage for stage in GENERATOR_RECIPES["paper"]]
+    stages = list(GENERATOR_RECIPES["paper"])
     trained = grls.Generator(root / "t5").fit(root / "data", recipe="paper", options=FAST, output=tmp_path)
     assert list(trained.results) == stages
     assert trained.results[stages[-1]].model == tmp_path / "model"
@@ -85,7 +85,7 @@ def test_stages_share_the_time_and_go_on(root: Path, tmp_path: Path, monkeypatch
         limits.append(seconds or 0)
         return TrainingClock(name, seconds, meter)
 
-    monkeypatch.setattr("grls.api.generator.TrainingClock", clock)
+    monkeypatch.setattr("grls.api.training.TrainingClock", clock)
     generator, only = grls.Generator(root / "t5"), {**FAST, "retrieve.trainer.limit_train_batches": 3}
 
     def killed(step: TrainingStep) -> None:
@@ -168,8 +168,8 @@ def test_the_guide_names_every_recipe() -> None:
 
 def test_every_layer_of_a_recipe_is_there() -> None:
     for stages in GENERATOR_RECIPES.values():
-        for stage in stages:
-            assert recipe_values(stage.layers)["model"]
+        for layers in stages.values():
+            assert recipe_values(layers)["model"]
 
 
 @pytest.fixture

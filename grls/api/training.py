@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from grls.api.opening import build_searcher
 from grls.api.searcher import Searcher, folder_of
-from grls.data.corpus import Corpus
-from grls.data.dataset import has_qrels
+from grls.api.training_data import place_data, training_data
 from grls.data.inputs.arguments import Count, checked, checked_options, options_of
-from grls.data.inputs.entries import corpus_of
-from grls.data.inputs.gold import Gold, gold_of, hold_out, write_splits
-from grls.data.inputs.tables import existing_path, json_value, name_list, short_repr
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.data.inputs.tables import json_value, name_list
+from grls.errors import ConfigError
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.ending import require
-from grls.io.files import TemporaryFolder, folder_for, saying, sha256
+from grls.io.files import folder_for, saying
 from grls.io.recipes import recipe_values
 from grls.models.load.base_models import find_encoder, find_writer
 from grls.models.load.opening import language_source
@@ -97,7 +94,7 @@ class Generator:
             gold: Their gold passages (:func:`~grls.data.inputs.gold.gold_of`).
             dev: Queries and gold as a pair, or the name of a split; None: the split ``dev`` of a data set
                 folder, or else a tenth of the training queries (at most 200).
-            recipe: One of :data:`~grls.api.generator.GENERATOR_RECIPES`, or a YAML file over ``chains.yaml``.
+            recipe: One of :data:`~grls.api.training.GENERATOR_RECIPES`, or a YAML file over ``chains.yaml``.
                 ``default``: spans and hops, minutes on a CPU. ``single-step``: spans without hops.
                 ``chains``: whole passages. ``spans``: spans, all training queries. ``rescore``: spans, and
                 rescoring of whole passages. ``memorise``, ``retrieve``, ``memorise+retrieve``, ``paper``: the
@@ -127,7 +124,7 @@ class Generator:
         if resume and output is None:
             raise ConfigError("resume needs output, the folder of the run to resume.")
         named = _recipe(recipe, GENERATOR_RECIPES, "generators")
-        stages = named or (RecipeStage("chains", ("chains", str(recipe))),)
+        stages = named or {_TAUGHT: ("chains", str(recipe))}
         options = options or {}
         self._refuse_unfit(stages, options, teacher is not None)
         data = training_data(corpus, queries, gold, dev)
@@ -139,14 +136,14 @@ class Generator:
 
         # Earlier stages have folders in the output, which is that of the last one.
         place, results = Path(target), dict[str, TrainingResult]()
-        folders = [*(place / stage.stage for stage in stages[:-1]), place]
+        folders = [*(place / stage for stage in list(stages)[:-1]), place]
         with saying("Generator.fit", target), ExitStack() as held:
             teacher_folder = None if teacher is None else held.enter_context(folder_of(teacher))
             if not resume:
                 for folder in folders:
                     refuse_unfinished(str(folder), warn=False)
             dataset, begun, model = place_data(data, place, resume), monotonic(), self._model.name
-            for n, (stage, folder) in enumerate(zip(stages, folders, strict=True)):
+            for n, ((stage, layers), folder) in enumerate(zip(stages.items(), folders, strict=True)):
                 before, model = model, str(folder / "model")
                 last, written = folder / "checkpoints" / "last.ckpt", folder / "model" / "config.json"
                 has_begun = last.is_file()
@@ -164,32 +161,31 @@ class Generator:
                 }
                 if n == 0 and self.layers is not None:
                     settings["model.generator.layers"] = self.layers
-                if named and stage.stage == _TAUGHT and not self._model.causal:
+                if named and stage == _TAUGHT and not self._model.causal:
                     settings["model.freeze_embeddings"] = None
-                if "rescore" in stage.layers:
+                if "rescore" in layers:
                     # Rescoring freezes twelve layers, as in ``rescore.yaml``, and in small models two fifths.
                     settings["model.freeze_layers"] = 0
                     if self._model.causal:
                         source, more = language_source(self._model.name)
-                        layers = self.layers or int(open_config(source, **more).num_hidden_layers)
-                        settings["model.freeze_layers"] = min(12, 2 * layers // 5)
+                        depth = self.layers or int(open_config(source, **more).num_hidden_layers)
+                        settings["model.freeze_layers"] = min(12, 2 * depth // 5)
                 if teacher_folder is not None:
                     settings["data.teacher"] = teacher_folder
                 for option, value in options.items():
                     first, _, rest = option.partition(".")
-                    if first == stage.stage or first not in STAGES:
-                        settings[rest if first == stage.stage else option] = _with_folders(value, held)
+                    if first == stage or first not in STAGES:
+                        settings[rest if first == stage else option] = _with_folders(value, held)
                 seconds = None
                 if max_seconds is not None:  # the remaining stages share the remaining seconds
                     seconds = max((max_seconds - (monotonic() - begun)) / (len(folders) - n), 1e-3)
-                given = read_stage(stage.stage, stage.layers, settings)
-                results[stage.stage] = train(given, TrainingClock(stage.stage, seconds, meter))
+                given = read_stage(stage, layers, settings)
+                results[stage] = train(given, TrainingClock(stage, seconds, meter))
         trained = Generator(place / "model")
         trained.results, trained._held = results, target
         return trained
 
-    def _refuse_unfit(self, stages: Sequence[RecipeStage], options: Mapping[str, Any], taught: bool) -> None:
-        names = [stage.stage for stage in stages]
+    def _refuse_unfit(self, names: Collection[str], options: Mapping[str, Any], taught: bool) -> None:
         for name in options:
             stage, _, rest = name.partition(".")
             plain = rest if stage in STAGES else name
@@ -314,7 +310,7 @@ class BiEncoder:
                 folder, or else a tenth of the training queries (at most 200).
             output: Folder for the data set, the model, logs and checkpoints; None: a temporary folder, which
                 goes with the returned object.
-            recipe: One of :data:`~grls.api.generator.BIENCODER_RECIPES` (``default``, ``single-step``,
+            recipe: One of :data:`~grls.api.training.BIENCODER_RECIPES` (``default``, ``single-step``,
                 ``local``, ``paper``, ``released``), or a YAML file.
             negatives: Retriever that ranks passages for hard negatives (``hard_negatives`` above 0): a
                 searcher or folder over the same corpus, or ``bm25``.
@@ -406,13 +402,6 @@ class BiEncoder:
         return build_searcher(self.name, corpus, folder, building)
 
 
-class RecipeStage(NamedTuple):
-    """A training stage (:mod:`grls.train.options`), and its layers of ``configs/``."""
-
-    stage: str
-    layers: tuple[str, ...]
-
-
 BIENCODER_RECIPES = {
     # for any data, hops included: 3 epochs, at most 300 steps of 32 pairs
     "default": ("biencoder", "default/biencoder"),
@@ -427,33 +416,27 @@ BIENCODER_RECIPES = {
 }
 """Recipe -> its layers, of ``configs/``; later ones over earlier ones."""
 
-_RETRIEVE = RecipeStage("retrieve", ("retrieve",))
-_MEMORISE = RecipeStage("memorise", ("memorise",))
-
-GENERATOR_RECIPES = {
+GENERATOR_RECIPES: dict[str, dict[str, tuple[str, ...]]] = {
     # for any data, in minutes on a CPU: spans and hops, 5 epochs of at most 100 batches of 8 queries
-    "default": (RecipeStage("chains", ("chains", "default/chains")),),
+    "default": {"chains": ("chains", "default/chains")},
     # spans, every passage from the query alone: 6 epochs of at most 100 batches of 16 queries
-    "single-step": (RecipeStage("chains", ("chains", "single-step/chains")),),
+    "single-step": {"chains": ("chains", "single-step/chains")},
     # whole passages, all hops of a query at once: 3 epochs of batches of 8 queries
-    "chains": (RecipeStage("chains", ("chains",)),),
+    "chains": {"chains": ("chains",)},
     # as chains, and writes spans of 8 words instead of whole passages
-    "spans": (RecipeStage("chains", ("chains", "spans")),),
+    "spans": {"chains": ("chains", "spans")},
     # as spans, and learns to rescore whole passages that BM25 proposes
-    "rescore": (RecipeStage("chains", ("chains", "spans", "rescore")),),
+    "rescore": {"chains": ("chains", "spans", "rescore")},
     # the second stage of arXiv 2204.13596 alone (encoder-decoders): 150 epochs of batches of 120
-    "retrieve": (_RETRIEVE,),
+    "retrieve": {"retrieve": ("retrieve",)},
     # the first stage of arXiv 2204.13596 alone (encoder-decoders): writes passages, reads no query
-    "memorise": (_MEMORISE,),
+    "memorise": {"memorise": ("memorise",)},
     # both stages of arXiv 2204.13596 (encoder-decoders): 150 epochs of batches of 120 each
-    "memorise+retrieve": (_MEMORISE, _RETRIEVE),
+    "memorise+retrieve": {"memorise": ("memorise",), "retrieve": ("retrieve",)},
     # both stages with the paper's settings (encoder-decoders): 3 and 30 epochs
-    "paper": (
-        RecipeStage("memorise", ("memorise", "paper/memorise")),
-        RecipeStage("retrieve", ("retrieve", "paper/retrieve")),
-    ),
+    "paper": {"memorise": ("memorise", "paper/memorise"), "retrieve": ("retrieve", "paper/retrieve")},
 }
-"""Recipe -> its stages; each begins with the model of the stage before."""
+"""Recipe -> its stages with their layers; each stage begins with the model of the one before."""
 
 
 def _recipe(name: str | Path, recipes: Mapping[str, Recipe], kind: str) -> Recipe | None:
@@ -489,132 +472,3 @@ def _with_folders(value: Any, held: ExitStack) -> Any:
         return {name: _with_folders(item, held) for name, item in value.items()}
     listed = isinstance(value, list | tuple)
     return [_with_folders(item, held) for item in value] if listed else json_value(value)
-
-
-DATA = "data"
-"""The folder of the data set in the output of a training."""
-
-
-def training_data(corpus: Any, queries: Any, gold: Any, dev: Any) -> tuple[Corpus, dict[str, Gold]]:
-    """Read and check the data of a training: the corpus, and the splits ``train`` and ``dev``.
-
-    Arguments are those of :meth:`Generator.fit`. The gold of a data set folder's queries is its split
-    ``train``, or their evidence where the folder has no qrels.
-    """
-    passages = corpus_of(corpus)
-    splits = given_splits(corpus, passages, queries, gold, dev)
-    if not splits:
-        raise DataError(
-            "there are no queries: give queries and gold, or the folder of a data set as the corpus.",
-            "queries",
-        )
-    if "dev" not in splits:
-        splits["train"], splits["dev"] = hold_out(splits["train"])
-    return passages, splits
-
-
-class SplitNames(NamedTuple):
-    """The names of the splits in a data set folder."""
-
-    train: str = "train"
-    dev: str = "dev"
-    test: str = "test"
-
-
-USUAL_NAMES = SplitNames()
-
-
-def given_splits(
-    corpus: Any,
-    passages: Corpus,
-    queries: Any,
-    gold: Any,
-    dev: Any,
-    test: Any = None,
-    names: SplitNames = USUAL_NAMES,
-) -> dict[str, Gold]:
-    """The splits that the user gives, ``train``, ``dev`` and ``test``, or those of a data set folder.
-
-    ``corpus`` is the argument that ``passages`` were read from; other arguments are as of
-    :meth:`Generator.fit`. Without queries there are none, and gold or dev queries are refused.
-    """
-    folder = existing_path(corpus if queries is None else queries, "corpus or queries")
-    if folder is not None and not (folder / "queries.jsonl").is_file():
-        folder = None
-    for split, name, value in zip(USUAL_NAMES, names, (gold, dev, test), strict=True):
-        if name == split or (folder is not None and value is None):
-            continue
-        reason = f"{'gold' if split == 'train' else split} is given, too"
-        raise ConfigError(
-            f"{split}_split={name!r} names a split of a data set folder, and "
-            f"{'the queries are of none' if folder is None else reason}: leave {split}_split out."
-        )
-    source = folder or queries
-    splits: dict[str, Gold] = {}
-    if source is not None:
-        named = names.train != USUAL_NAMES.train
-        judged = gold is None and folder is not None and (named or has_qrels(folder))
-        splits["train"] = gold_of(names.train if judged else gold, source, passages, True)
-    elif gold is not None or dev is not None:
-        raise DataError(
-            f"there are no queries to learn from, and {'gold' if gold is not None else 'dev'} is given: give "
-            "queries, too, or the folder of a data set.",
-            "queries",
-        )
-    for split, name, value in (("dev", names.dev, dev), ("test", names.test, test)):
-        if value is None and folder is not None:
-            value = name if name != split or (folder / "qrels" / f"{split}.tsv").is_file() else None
-        if value is not None:
-            splits[split] = _with_new_ids(_gold_of_split(split, value, source, passages), splits, split)
-    return splits
-
-
-def _gold_of_split(name: str, value: Any, queries: Any, corpus: Corpus) -> Gold:
-    """The queries of a split: a pair, or the name of a split of the folder of the queries."""
-    if isinstance(value, str) and existing_path(queries, "queries") is not None:
-        return gold_of(value, queries, corpus)
-    if isinstance(value, tuple | list) and len(value) == 2:
-        try:
-            return gold_of(value[1], value[0], corpus)
-        except DataError as error:
-            raise DataError(error.text, name) from None
-    raise DataError(
-        "expected a pair (queries, gold), or the name of a split of a data set folder, got "
-        f"{short_repr(value)}. Queries with a field 'evidence' make the pair (queries, None).",
-        name,
-    )
-
-
-def _with_new_ids(part: Gold, splits: Mapping[str, Gold], prefix: str) -> Gold:
-    """A split with other ids, where another query has the same id (the ids of a list are its numbers)."""
-    known = {query.id: query for gold in splits.values() for query in gold.queries}
-    if all(known.get(query.id, query) == query for query in part.queries):
-        return part
-    prefix += "-"
-    while any(name.startswith(prefix) for name in known):
-        prefix += "-"
-    queries = [query._replace(id=prefix + query.id) for query in part.queries]
-    return Gold(queries, {prefix + name: grades for name, grades in part.qrels.items()})
-
-
-def place_data(data: tuple[Corpus, dict[str, Gold]], output: Path, resume: bool) -> str:
-    """Write the data set of a training into its output, and return the folder.
-
-    Raises:
-        MismatchError: The run to resume had other data.
-        WriteError: The folder cannot be written.
-    """
-    folder = output / DATA
-    if not (resume and folder.is_dir()):
-        write_splits(folder, *data)
-        return str(folder)
-    place = TemporaryFolder()
-    new = Path(place) / DATA
-    write_splits(new, *data)
-    for file in sorted(file.relative_to(new) for file in new.rglob("*") if file.is_file()):
-        if not (folder / file).is_file() or sha256(folder / file) != sha256(new / file):
-            raise MismatchError(
-                f"the run in {output} had other data than this call ({folder / file} differs): resume it "
-                "with the same corpus, queries, gold and dev, or begin a new run in another output."
-            )
-    return str(folder)
