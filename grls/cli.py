@@ -312,7 +312,7 @@ class Command:
                 options[name] = local_folder(options[name])
         checks: AbstractContextManager[None] = nullcontext()
         if "verify" in options:
-            from grls.index.array import verifying
+            from grls.index.files import verifying
 
             checks = verifying(options.pop("verify"))
         if self.verb.training:

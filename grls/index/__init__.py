@@ -7,9 +7,10 @@ protocol; ``array`` is the default backend, memory-mapped, and ``backends`` hold
 counts selected passages.
 
 ``build`` makes a segment from a corpus (``options``: its options), ``external_sort`` one that does not
-fit into memory, ``storage`` saves and loads it. ``tensors`` is a copy of ``array`` on a GPU. ``ranges``
-cuts an index into parts that one beam searches together. ``keys`` are spans that may be quoted in free
-text, ``substring`` is a suffix array over them. ``index_check`` checks all invariants of an index on disk.
+fit into memory, ``storage`` saves and loads it (``files``: its arrays). ``tensors`` is a copy of ``array``
+on a GPU. ``ranges`` cuts an index into parts that one beam searches together. ``keys`` are spans that may
+be quoted in free text, ``substring`` is a suffix array over them. ``index_check`` checks all invariants of
+an index on disk.
 """
 
 from typing import TYPE_CHECKING

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from grls.errors import GrlsError, IndexFormatError, out_of_memory
-from grls.index.array import REBUILD, first_tokens, node_arrays
+from grls.index.array import first_tokens, node_arrays
 from grls.index.base import Segment
+from grls.index.files import REBUILD
 from grls.index.rows import Array, Ints, Rows, shared_prefixes, stored_lengths
 from grls.index.storage import MANIFEST, load_index
 

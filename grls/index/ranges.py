@@ -23,16 +23,9 @@ import numpy as np
 from grls.cluster.options import USUAL_WORKERS, Workers, workers_of
 from grls.cluster.workers import Cluster
 from grls.errors import ConfigError, GrlsError, IndexFormatError, Option
-from grls.index.array import (
-    REBUILD,
-    ArrayIndex,
-    describe_arrays,
-    is_entry,
-    load_arrays,
-    map_array,
-    refuse_other_origin,
-)
+from grls.index.array import ArrayIndex
 from grls.index.base import Allowed, ConstraintIndex, Segment
+from grls.index.files import REBUILD, describe_arrays, is_entry, load_arrays, map_array, refuse_other_origin
 from grls.index.rows import Array, Form, Ints, Rows, SortedRows, shared_prefixes, unsigned
 from grls.index.storage import load_index, write_index
 from grls.io.files import read_json, write_json

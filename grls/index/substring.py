@@ -26,7 +26,7 @@ import numpy.typing as npt
 from pydivsufsort import divsufsort
 
 from grls.errors import DataError, IndexFormatError
-from grls.index.array import describe_arrays, is_entry, load_arrays, refuse_other_origin
+from grls.index.files import describe_arrays, is_entry, load_arrays, refuse_other_origin
 from grls.index.keys import Following, KeyIndex, States
 from grls.index.rows import Array, Ints, unsigned
 from grls.io.files import atomic_folder, read_json, write_json

@@ -28,8 +28,8 @@ from scipy.spatial.distance import cdist
 from grls.data.filters import Allow, Numbers
 from grls.data.types import Passage, Query
 from grls.errors import DataError, MismatchError
-from grls.index.array import map_array
 from grls.index.external_sort import GrowingArray
+from grls.index.files import map_array
 from grls.io.progress import counted
 from grls.io.timing import PartTimer, report_step
 from grls.models.base import Floats

@@ -35,8 +35,8 @@ from grls.data.filters import Allow, Numbers
 from grls.data.inputs.tables import short_repr
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.index.array import CHECKED_BYTES, chosen_verify
 from grls.index.build import refuse_empty
+from grls.index.files import CHECKED_BYTES, chosen_verify
 from grls.index.rows import Array
 from grls.io.files import atomic_folder, note_mapped, sha256, temporary
 from grls.io.progress import Progress, counted
@@ -795,7 +795,7 @@ def map_tensors(file: Path, kinds: Mapping[str, Iterable[str]]) -> dict[str, Any
 def _mapped(file: Path, entry: Mapping[str, Any], begin: int, mode: Any) -> Any:
     """An array of a file, as a plain array: indexing through the memmap class is several times slower.
 
-    To be read (``mode`` r), that of a small file is in memory, as by :func:`grls.index.array.map_array`.
+    To be read (``mode`` r), that of a small file is in memory, as by :func:`grls.index.files.map_array`.
     """
     kind, shape, first = _KINDS[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"][0]
     if not np.prod(shape, dtype=np.int64):

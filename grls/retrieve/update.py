@@ -19,7 +19,7 @@ import numpy as np
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Numbers
 from grls.errors import ConfigError, DataError, GrlsError, Option
-from grls.index.array import verifying
+from grls.index.files import verifying
 from grls.io.files import atomic_folder, refuse_foreign
 from grls.io.recipes import list_texts
 from grls.io.work import alone_in

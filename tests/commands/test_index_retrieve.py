@@ -17,7 +17,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.errors import IndexFormatError
-from grls.index.array import verifying
+from grls.index.files import verifying
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve import run as retrieving
 from grls.retrieve.bm25 import BM25Retriever
@@ -324,8 +324,8 @@ def test_checksums_are_compared_where_it_is_asked_for(
     command: str, data: Path, damaged: Path, tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a large index a sample is compared otherwise."""
-    monkeypatch.setattr("grls.index.array.CHECKED_BYTES", 0)
-    monkeypatch.setattr("grls.index.array._sample", lambda file: _sampled(file, damaged))
+    monkeypatch.setattr("grls.index.files.CHECKED_BYTES", 0)
+    monkeypatch.setattr("grls.index.files._sample", lambda file: _sampled(file, damaged))
     GenerativeRetriever.from_pretrained(damaged, "cpu")
     given = [option.format(out=tmp_path / "out") for option in VERIFYING[command]]
     given += [] if command == "index update" else ["--device=cpu", f"--data={data}"]

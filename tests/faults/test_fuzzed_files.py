@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from grls.errors import ConfigError, GrlsError, IndexFormatError
 from grls.index import Segment, load_index
-from grls.index.array import describe_arrays
+from grls.index.files import describe_arrays
 from grls.index.index_check import check_index
 
 MOST_BYTES = 64 * 2**20

@@ -18,7 +18,7 @@ from grls.data.types import Query
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.evaluation.answers import read_answers
 from grls.fitting.journal import JOURNAL, FitJournal
-from grls.index.array import map_array
+from grls.index.files import map_array
 from grls.io.files import sha256
 from grls.io.recipes import recipe_values
 from grls.io.work import GrowingFile

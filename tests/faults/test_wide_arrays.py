@@ -11,7 +11,7 @@ import pytest
 from fault_folders import write_indexes
 
 from grls.index import Segment, load_index
-from grls.index.array import describe_arrays
+from grls.index.files import describe_arrays
 from grls.index.index_check import check_index
 
 

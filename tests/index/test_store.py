@@ -88,13 +88,13 @@ def test_a_changed_byte_is_found(folder: Path, verify: bool | None) -> None:
 
 
 def test_a_large_index_is_opened_by_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("grls.index.array.CHECKED_BYTES", 10_000)
-    monkeypatch.setattr("grls.index.array._SAMPLE_BYTES", 100)
+    monkeypatch.setattr("grls.index.files.CHECKED_BYTES", 10_000)
+    monkeypatch.setattr("grls.index.files._SAMPLE_BYTES", 100)
     sequences = np.random.default_rng(0).integers(2, 9, (2_000, 20))
     save_index(index_sequences([np.append(s, 1) for s in sequences], 1), tmp_path / "index")
     file = tmp_path / "index" / "tokens.npy"
     size = file.stat().st_size
-    monkeypatch.setattr("grls.index.array.sha256", None)  # reading everything would fail
+    monkeypatch.setattr("grls.index.files.sha256", None)  # reading everything would fail
     load_index(tmp_path / "index")
     damage(file, size // 2)  # between two samples
     load_index(tmp_path / "index")

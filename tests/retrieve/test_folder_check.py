@@ -14,7 +14,7 @@ from small_data import tiny_bert, write_small
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.errors import MismatchError
-from grls.index.array import describe_arrays
+from grls.index.files import describe_arrays
 from grls.index.index_check import check_index
 from grls.io.files import sha256
 from grls.models.biencoder import BiEncoderModel

@@ -28,8 +28,8 @@ from grls.data.sentences import sentences
 from grls.data.spelling import encoded_texts
 from grls.decode.interleave.markers import check_markers
 from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError, Option, one_of
-from grls.index.array import REBUILD, describe_arrays, is_entry, load_arrays
 from grls.index.build import index_sequences
+from grls.index.files import REBUILD, describe_arrays, is_entry, load_arrays
 from grls.index.keys import KeyIndex, PrefixKeys
 from grls.index.rows import MAX_LENGTH, Array, Ints
 from grls.index.substring import SubstringIndex

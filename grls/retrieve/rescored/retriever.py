@@ -27,7 +27,7 @@ from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Filter
 from grls.data.types import RANKINGS, Hit, Passage, Query
 from grls.errors import DataError, MismatchError
-from grls.index.array import chosen_verify
+from grls.index.files import chosen_verify
 from grls.io.files import atomic_folder
 from grls.io.progress import Progress, counted
 from grls.models.cross_encoder import PairScorer
