@@ -312,7 +312,7 @@ class Command:
                 options[name] = local_folder(options[name])
         checks: AbstractContextManager[None] = nullcontext()
         if "verify" in options:
-            from grls.index.files import verifying
+            from grls.io.seal import verifying
 
             checks = verifying(options.pop("verify"))
         if self.verb.training:

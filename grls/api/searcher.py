@@ -43,7 +43,7 @@ from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import PASSAGES, Rereading
-from grls.retrieve.spec import CHECKSUMS, MANIFEST, Component, Member, data_beside, followed
+from grls.retrieve.spec import MANIFEST, Component, Member, data_beside, followed
 from grls.tune.options import TuneOptions
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ class Searcher:
         dev = DevQueries("the queries given", "dev", joined.queries, passages, self.corpus, own)
         place = self._placed()
         folder = followed(Path(place))
-        if (folder / CHECKSUMS).is_file():
+        if folder.parent.name == "snapshots":  # of the hub's cache
             raise ConfigError(
                 f"{folder} is a download from the hub, which stays as it is: save it to a folder of your own "
                 "and tune that one, as in grls.load(retriever.save(FOLDER))."

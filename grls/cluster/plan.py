@@ -2,7 +2,7 @@
 
 A shard is a range of items. The folder holds ``plan.json`` (settings that the results depend on, number of
 items, size of a shard) and a folder for each finished shard with its files and ``shard.json``, the receipt:
-settings, range, result, and size and checksum of every file.
+settings, range and result, with the seal of the folder.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grls.errors import DataError, MismatchError
-from grls.io.files import atomic_folder, read_json, sha256, write_json
+from grls.io.files import atomic_folder, read_json, write_json
 from grls.io.progress import counted
+from grls.io.seal import changed, seal
 from grls.io.work import alone_in
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 
 PLAN = "plan.json"
 RECEIPT = "shard.json"
-FORMAT = 1
+FORMAT = 2
 
 
 class Shard(NamedTuple):
@@ -105,11 +106,8 @@ class ShardPlan:
     def do(self, shard: Shard, work: Work) -> None:
         """Do one shard, in any process; its folder appears once it is complete."""
         with atomic_folder(self.folder_of(shard), RECEIPT) as new:
-            result = work(shard, new)
-            files = sorted(file for file in new.rglob("*") if file.is_file())
-            sums = {file.relative_to(new).as_posix(): [file.stat().st_size, sha256(file)] for file in files}
             receipt = {"format": FORMAT, "settings": self._digest, "range": [shard.first, shard.end]}
-            write_json(new / RECEIPT, {**receipt, "result": result, "files": sums})
+            seal(new / RECEIPT, {**receipt, "result": work(shard, new)})
 
     def gather(self) -> list[Done]:
         missing = [shard for shard in self.shards if not (self.folder_of(shard) / RECEIPT).is_file()]
@@ -125,7 +123,7 @@ class ShardPlan:
         for shard in self.shards:
             folder = self.folder_of(shard)
             receipt = read_json(folder / RECEIPT)
-            fields = {"settings": str, "range": list, "result": dict, "files": dict}
+            fields = {"settings": str, "range": list, "result": dict}
             known = isinstance(receipt, dict) and receipt.get("format") == FORMAT
             if not known or not all(isinstance(receipt.get(name), kind) for name, kind in fields.items()):
                 raise DataError(f"this is no receipt of a shard; {_again(folder)}.", folder / RECEIPT)
@@ -134,10 +132,8 @@ class ShardPlan:
                     f"{folder}: this shard is of other work (another corpus, model or option), or of another "
                     f"range; {_again(folder)}."
                 )
-            for name, entry in receipt["files"].items():
-                file = folder / name
-                if not file.is_file() or [file.stat().st_size, sha256(file)] != list(entry):
-                    raise DataError(f"the file is missing, truncated or damaged; {_again(folder)}.", file)
+            if fault := changed(folder / RECEIPT, receipt):
+                raise DataError(f"{fault}; {_again(folder)}.")
             done.append(Done(shard, folder, receipt["result"]))
         return done
 

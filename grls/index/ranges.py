@@ -25,10 +25,11 @@ from grls.cluster.workers import Cluster
 from grls.errors import ConfigError, GrlsError, IndexFormatError, Option
 from grls.index.array import ArrayIndex
 from grls.index.base import Allowed, ConstraintIndex, Segment
-from grls.index.files import REBUILD, describe_arrays, is_entry, load_arrays, map_array, refuse_other_origin
+from grls.index.files import REBUILD, load_arrays, map_array, refuse_other_origin
 from grls.index.rows import Array, Form, Ints, Rows, SortedRows, shared_prefixes, unsigned
 from grls.index.storage import load_index, write_index
-from grls.io.files import read_json, write_json
+from grls.io.files import read_json
+from grls.io.seal import seal
 
 _BITS = 10
 _MASK = (1 << _BITS) - 1
@@ -276,7 +277,7 @@ class RangedIndex(ConstraintIndex):
             self._shared.append(_Shared(tokens[starts], states, lows[starts], highs[ends - 1]))
 
 
-FORMAT = 1
+FORMAT = 2
 RANGES = "ranges.json"
 """The manifest. Beside it are a folder for each part (``part-0``, …), an index of consecutive rows that
 numbers its passages from 0, and ``numbers-0.npy``, …, their numbers in the whole index. As its corpus a part
@@ -338,8 +339,8 @@ def write_ranges(
         part = part_of(index, int(cuts[number]), int(cuts[number + 1]))
         write_index(part.segment, part_folder, tokenizer, _name(corpus, number, parts))
         np.save(folder / f"numbers-{number}.npy", part.numbers, allow_pickle=False)
-    record = {"format": FORMAT, **ranges._asdict(), "files": describe_arrays(folder)}
-    write_json(folder / RANGES, {**record, "tokenizer": tokenizer, "corpus": corpus})
+    record = {"format": FORMAT, **ranges._asdict(), "tokenizer": tokenizer, "corpus": corpus}
+    seal(folder / RANGES, record)
 
 
 def open_ranges(
@@ -350,7 +351,8 @@ def open_ranges(
     refuse_other_origin(record, folder, tokenizer, corpus)
     count = record["parts"]
     files = [PartFiles(folder / f"part-{n}", folder / f"numbers-{n}.npy") for n in range(count)]
-    arrays = load_arrays(folder, record["files"], verify)
+    names = [file.numbers.stem for file in files]
+    arrays = load_arrays(folder / RANGES, record, names, verify)
     parts = []
     for number, file in enumerate(files):
         name = _name(record["corpus"], number, count)
@@ -386,10 +388,6 @@ def _read(file: Path) -> dict[str, Any]:
     address = record.get("ray")
     if address is not None:
         workers_of(address if isinstance(address, str) else "", USUAL_WORKERS)
-    files = record["files"]
-    if missing := [n for n in range(record["parts"]) if not is_entry(files.get(f"numbers-{n}"))]:
-        raise IndexFormatError(f"{file}: it names no file numbers-{missing[0]}.npy; {REBUILD}")
-    record["files"] = {name: files[name] for name in (f"numbers-{n}" for n in range(record["parts"]))}
     checked: dict[str, Any] = record
     return checked
 

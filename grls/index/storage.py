@@ -23,17 +23,15 @@ from grls.index.base import Segment
 from grls.index.external_sort import Runs, Sequences, Spill, merge_runs
 from grls.index.files import (
     REBUILD,
-    chosen_verify,
-    describe_arrays,
-    is_entry,
     load_arrays,
     refuse_other_origin,
 )
 from grls.index.rows import MAX_LENGTH, Array, Form, Offsets, Rows
-from grls.io.files import atomic_folder, other_format, read_json, write_json
+from grls.io.files import atomic_folder, other_format, read_json
 from grls.io.recipes import VARIABLE, load_plugins
+from grls.io.seal import chosen_verify, seal
 
-FORMAT = 2
+FORMAT = 3
 MANIFEST = "index.json"
 FORMS = ("whole", "prefixes")
 
@@ -134,9 +132,8 @@ def _write_manifest(
         "end": end,
         "tokenizer": tokenizer,
         "corpus": corpus,
-        "files": describe_arrays(folder),
     }
-    write_json(folder / MANIFEST, manifest)
+    seal(folder / MANIFEST, manifest)
 
 
 def load_index(
@@ -150,10 +147,8 @@ def load_index(
         folder: The folder that :func:`save_index` wrote.
         tokenizer: The required fingerprint of the tokenizer; None accepts any.
         corpus: The required fingerprint of the corpus; None accepts any.
-        verify: True: compare checksums, which reads every byte once; False: compare nothing; None: compare
-            the checksums of a small index (up to ``CHECKED_BYTES``), and sixteen blocks of each file of a
-            larger one. The blocks reveal a file that was cut, has holes or belongs to another index, but not
-            a single changed byte.
+        verify: Whether checksums are compared; see :func:`grls.io.seal.changed`. The blocks of a large index
+            reveal a file that was cut, has holes or belongs to another index, but not a single changed byte.
 
     Raises:
         IndexFormatError: A file is missing, truncated or damaged, or has an unknown format.
@@ -180,12 +175,9 @@ def load_index(
     _refuse_incomplete(manifest, path / MANIFEST)
     refuse_other_origin(manifest, path, tokenizer, corpus)
     backend = BACKENDS[manifest["backend"]]  # its files are opened, whatever else a manifest names
-    known = {*ROW_ARRAYS, *backend.stored}
-    files = {name: entry for name, entry in manifest["files"].items() if name in known}
-    verify = chosen_verify(verify, files)
-    arrays = load_arrays(path, files, verify)
-    if needed := set(backend.stored) - set(arrays):
+    if needed := [name for name in backend.stored if f"{name}.npy" not in manifest["files"]]:
         raise _misfit_of(manifest, path, f"{min(needed)} is missing")
+    arrays = load_arrays(path / MANIFEST, manifest, {*ROW_ARRAYS, *backend.stored}, verify)
     built_in = manifest["backend"] in BUILT_IN  # a registered backend checks its own arrays in ``restore``
     formed = {name: array for name, array in arrays.items() if built_in or name in ROW_ARRAYS}
     refuse_misfit(formed, manifest["backend"], path)
@@ -203,7 +195,7 @@ def load_index(
     for name, count in counts.items():
         if manifest[name] != count:
             raise IndexFormatError(f"{path}: {count} {name}, the manifest says {manifest[name]}; {REBUILD}")
-    if verify:
+    if chosen_verify(verify, manifest):
         refuse_outside(rows, arrays if built_in else {}, path)
     try:
         return backend.restore(rows, arrays)
@@ -227,10 +219,6 @@ def _refuse_incomplete(manifest: dict[str, Any], file: Path) -> None:
     wrong = [key for key, kind in kinds.items() if not isinstance(manifest.get(key), kind)]
     if not wrong and manifest["form"] not in FORMS:
         wrong = ["form"]
-    if not wrong:
-        files = manifest["files"]
-        needed = {*ROW_ARRAYS, *files}
-        wrong = [f"files.{name}" for name in sorted(needed) if not is_entry(files.get(name))]
     if wrong:
         raise IndexFormatError(f"{file}: the key {wrong[0]!r} is missing or malformed; {REBUILD}")
 

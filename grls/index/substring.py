@@ -26,10 +26,11 @@ import numpy.typing as npt
 from pydivsufsort import divsufsort
 
 from grls.errors import DataError, IndexFormatError
-from grls.index.files import describe_arrays, is_entry, load_arrays, refuse_other_origin
+from grls.index.files import load_arrays, refuse_other_origin
 from grls.index.keys import Following, KeyIndex, States
 from grls.index.rows import Array, Ints, unsigned
-from grls.io.files import atomic_folder, read_json, write_json
+from grls.io.files import atomic_folder, read_json
+from grls.io.seal import seal
 
 _LARGE = 4096
 """From this number of suffixes on, an interval is sampled and its result cached."""
@@ -38,7 +39,7 @@ _CACHED = 4096
 """The number of results that are cached."""
 _SEPARATOR = 0
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "substring.json"
 _ARRAYS = ("ranks", "suffixes", "vocabulary", "starts")
 
@@ -147,7 +148,7 @@ class SubstringIndex(KeyIndex):
             for name, array in self.arrays().items():
                 np.save(new / f"{name}.npy", array, allow_pickle=False)
             manifest = {"format": FORMAT, "keys": len(self), "tokenizer": tokenizer, "corpus": corpus}
-            write_json(new / MANIFEST, manifest | {"files": describe_arrays(new)})
+            seal(new / MANIFEST, manifest)
 
     @classmethod
     def load(
@@ -164,11 +165,8 @@ class SubstringIndex(KeyIndex):
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
             stored = manifest.get("format") if isinstance(manifest, dict) else manifest
             raise IndexFormatError(f"{path}: format {stored}, this version reads {FORMAT}; build it again.")
-        files = manifest.get("files")
-        if not isinstance(files, dict) or not all(is_entry(files.get(name)) for name in _ARRAYS):
-            raise IndexFormatError(f"{path / MANIFEST}: the key 'files' is malformed; build it again.")
         refuse_other_origin(manifest, path, tokenizer, corpus)
-        return cls(**load_arrays(path, {name: files[name] for name in _ARRAYS}, verify))
+        return cls(**load_arrays(path / MANIFEST, manifest, _ARRAYS, verify))
 
     def _small(self, states: States) -> list[tuple[Ints, Ints]]:
         """Ranks and bounds of the tokens that follow each small interval; empty for large ones."""

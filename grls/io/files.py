@@ -95,10 +95,9 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
     """
     final = _through(Path(path).absolute())
     refuse_foreign(final, marker)
-    with _written(final) as folder:
-        (folder / NEW).mkdir()
-        yield folder / NEW
-        put(folder / NEW, final, folder)
+    with _written(final) as new:
+        yield new
+        put(new, final)
 
 
 def refuse_unusable(path: str | Path, marker: str) -> None:
@@ -277,23 +276,21 @@ def unlock(descriptor: int) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
-# A writer works in a separate folder, ``.NAME.MACHINE-PID.XXXX.tmp``, and holds a lock on a file in it. A
-# kill or a power cut leaves the folder, but the lock ends with the process. So the next writer of the same
-# name on the same machine removes folders without a lock. Where a dead writer had moved the old content into
-# its folder, the content is moved back first.
+# A writer works in a folder of its own, ``.NAME.MACHINE.XXXX.tmp``, and holds a lock on a file in it. A kill
+# or a power cut leaves the folder, but the lock ends with the process. So the next writer of the same name on
+# the same machine removes folders without a lock. Where a dead writer had moved the old content into its
+# folder, the content is moved back first.
 
 NEW = "new"
-"""The name of the new content while it is written."""
+"""The new content while it is written; it is made once the lock is held."""
 OLD = "old"
-"""The name of the old content while it is replaced."""
+"""The old content while it is replaced."""
 _LOCK = "lock"
-_HELD = b"held"
-"""The content of a lock file once the lock is held."""
 _YOUNG = 60
 """Seconds within which a live writer may not have its lock yet."""
 _LONGEST = 200
 """The longest name in bytes that can be part of a temporary name."""
-_OURS = re.compile(r"(?P<host>[0-9a-f]{4})(?P<boot>[0-9a-f]{4})-(?P<pid>\d+)\.\w+\.tmp")
+_OURS = re.compile(r"(?P<host>[0-9a-f]{4})(?P<boot>[0-9a-f]{4})\.\w+\.tmp")
 """The part of a temporary name after the destination's name."""
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _RENAME_EXCHANGE, _AT_FDCWD = 2, -100
@@ -306,18 +303,17 @@ def temporary(path: str | Path) -> Iterator[Path]:
     clean(final)
     final.parent.mkdir(parents=True, exist_ok=True)
     process = os.getpid()
-    prefix = f".{_stem(final)}.{_machine()}-{process}."
-    folder = Path(tempfile.mkdtemp(prefix=prefix, suffix=".tmp", dir=final.parent))
+    prefix = f".{_stem(final)}.{_machine()}."
+    work = Path(tempfile.mkdtemp(prefix=prefix, suffix=".tmp", dir=final.parent))
     try:
-        with (folder / _LOCK).open("wb") as stream:
+        with (work / _LOCK).open("wb") as stream:
             with contextlib.suppress(OSError):  # a file system without locks
                 lock(stream.fileno())
-            stream.write(_HELD)
-            stream.flush()
-            yield folder
+            (work / NEW).mkdir()
+            yield work / NEW
     finally:
         if os.getpid() == process:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(work, ignore_errors=True)
 
 
 NOT_PICKLED = (
@@ -333,8 +329,7 @@ class TemporaryFolder:
     def __init__(self) -> None:
         stack = contextlib.ExitStack()
         try:
-            self._path = stack.enter_context(temporary(Path(tempfile.gettempdir()) / "grls")) / NEW
-            self._path.mkdir()
+            self._path = stack.enter_context(temporary(Path(tempfile.gettempdir()) / "grls"))
         except OSError as error:
             stack.close()
             raise WriteError(
@@ -382,40 +377,36 @@ def clean(final: Path) -> None:
         folders = [entry for entry in final.parent.iterdir() if entry.name.startswith(begin)]
     except OSError:
         return
-    for folder in folders:
-        match = _OURS.fullmatch(folder.name.removeprefix(begin))
-        if match is None:
-            continue
+    for work in folders:
+        match = _OURS.fullmatch(work.name.removeprefix(begin))
         # A container changes its name, a restart changes the id of the boot: either tells this machine.
-        here = _machine() in (match["host"] + _machine()[4:], _machine()[:4] + match["boot"])
-        if not here or not _is_dead(folder, int(match["pid"])):
+        here = match and (match["host"] == _machine()[:4] or match["boot"] == _machine()[4:])
+        if not here or not _is_dead(work):
             continue
-        if (folder / OLD).exists() and not final.exists():
+        if (work / OLD).exists() and not final.exists():
             with contextlib.suppress(OSError):
-                (folder / OLD).rename(final)
+                (work / OLD).rename(final)
                 log.warning("%s is restored: a run died while it replaced it.", final)
-                folder.rmdir()
-        shutil.rmtree(folder, ignore_errors=True)
-        log.info("removed %s, which a run that died has left.", folder)
+        shutil.rmtree(work, ignore_errors=True)
+        log.info("removed %s, which a run that died has left.", work)
 
 
-def put(new: Path, final: Path, work: Path) -> None:
-    """Rename a folder to its final name; an earlier folder of this name is left in ``work``.
+def put(new: Path, final: Path) -> None:
+    """Rename a folder to its final name, in one step with an earlier folder there if the system can.
 
-    Both names are exchanged in one step if the system can. Otherwise the old folder is moved away first;
-    after a failure it is moved back, after a kill :func:`clean` does that.
+    Otherwise the old folder is moved away first; after a failure it is moved back, after a kill :func:`clean`
+    does that.
     """
     if not final.exists():
         new.rename(final)
-        return
-    if exchange(new, final):
-        return
-    final.rename(work / OLD)
-    try:
-        new.rename(final)
-    except OSError:
-        (work / OLD).rename(final)
-        raise
+    elif not exchange(new, final):
+        old = new.with_name(OLD)
+        final.rename(old)
+        try:
+            new.rename(final)
+        except OSError:
+            old.rename(final)
+            raise
 
 
 def exchange(first: Path, second: Path) -> bool:
@@ -442,26 +433,17 @@ def _machine() -> str:
     return "".join(hashlib.sha256(part.encode()).hexdigest()[:4] for part in (name, boot))
 
 
-def _is_dead(folder: Path, process: int) -> bool:
-    """Whether the writer of a folder has died.
-
-    A young folder may not be locked yet. It counts as live if its process lives, or if no lock was ever
-    held there: a process in another container is invisible.
-    """
-    young = True  # as of a folder that is removed meanwhile
+def _is_dead(work: Path) -> bool:
+    """Whether the writer of a folder has died: nobody holds its lock, and it was held or is long due."""
     try:
-        young = time.time() - folder.stat().st_mtime < _YOUNG
         if not HAS_LOCKS:
             return False
-        if young:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, 0)  # another error: the process of another user, which lives
-                return False
-        with (folder / _LOCK).open("rb+") as stream:
-            lock(stream.fileno())
-            return not young or stream.read() == _HELD
-    except FileNotFoundError:
-        return not young and not (folder / _LOCK).exists() and folder.exists()
+        # A younger one without content may be about to lock its file.
+        due = (work / NEW).exists() or (work / OLD).exists() or time.time() - work.stat().st_mtime > _YOUNG
+        if due and (work / _LOCK).exists():
+            with (work / _LOCK).open("rb+") as stream:
+                lock(stream.fileno())
+        return due
     except OSError:
         return False
 

@@ -36,16 +36,13 @@ from grls.retrieve.bm25_options import BM25Options, Variant
 from grls.retrieve.queries import queries_of, reachable, with_evidence_text
 from grls.retrieve.registry import Opening
 from grls.retrieve.spec import (
-    CORPUS_FIELDS,
     FORMAT,
     MANIFEST,
     check_fields,
     from_fields,
     from_record,
-    passages_record,
     recorded,
-    refuse_other_passages,
-    write_manifest,
+    seal_folder,
 )
 
 log = logging.getLogger(__name__)
@@ -121,7 +118,7 @@ class BM25Retriever:
         the retriever around it. A file written by hand may have no language: English.
         """
         file = folder / MANIFEST
-        check_fields(spec, (), ("corpus", "analyzer", "k1", "b", "method", *CORPUS_FIELDS), file)
+        check_fields(spec, (), ("corpus", "analyzer", "k1", "b", "method"), file)
         analyzer = from_record(Analyzer, spec.get("analyzer", {}), file, "analyzer")
         if spec.get("analyzer", {}).get("language") == analyzer.language == "auto":
             raise DataError(
@@ -142,7 +139,6 @@ class BM25Retriever:
                 '{"kind": "bm25", "corpus": "../data"}, or make one with `grls index bm25`.',
                 file,
             )
-        refuse_other_passages(corpus, spec)
         options = from_fields(BM25Options, spec, file, "bm25")
         return cls(corpus, options.k1, options.b, options.method, analyzer.in_english())
 
@@ -163,8 +159,7 @@ class BM25Retriever:
         content = {**recorded(self.options), "analyzer": recorded(self.analyzer)}
         with atomic_folder(folder, MANIFEST) as new:
             self.corpus.write(corpus_file(new))
-            content |= passages_record(self.corpus)
-            write_manifest(new, {"format": FORMAT, "kind": self.kind, **content})
+            seal_folder(new, {"format": FORMAT, "kind": self.kind, **content})
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the BM25 score.

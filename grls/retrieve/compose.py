@@ -28,7 +28,6 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import atomic_folder, is_temporary, refuse_foreign
 from grls.retrieve.registry import Opening, member_keys, open_spec, with_languages
 from grls.retrieve.spec import (
-    CHECKSUMS,
     FORMAT,
     MANIFEST,
     Component,
@@ -37,12 +36,11 @@ from grls.retrieve.spec import (
     followed,
     is_retriever,
     member_path,
-    own_sum,
     read_spec,
     recorded,
-    refuse_broken_seal,
+    refuse_changed,
     relative,
-    write_manifest,
+    seal_folder,
 )
 
 if TYPE_CHECKING:
@@ -169,9 +167,9 @@ def write_retriever_into(
     def copy(source: Component | Path, target: str) -> None:
         """Copy a retriever, with all members."""
         if isinstance(source, Path):
+            refuse_changed(source)
             _copy_files(source, new / target)
             spec = read_spec(source)
-            refuse_broken_seal(source)
         elif source.spec is None:
             if not hasattr(source.retriever, "save_pretrained"):
                 raise ConfigError(
@@ -184,9 +182,7 @@ def write_retriever_into(
             (new / target).mkdir(parents=True, exist_ok=True)
             spec = source.spec
         moved = with_copies(spec, source, target)
-        if moved != spec and "sha256" in spec:
-            moved["sha256"] = own_sum(moved)
-        write_manifest(new / target, json.loads(json.dumps(moved, default=json_value)))
+        seal_folder(new / target, json.loads(json.dumps(moved, default=json_value)))
 
     def with_copies(spec: dict[str, Any], source: Component | Path, target: str) -> dict[str, Any]:
         """A specification whose paths lead to the copies."""
@@ -254,10 +250,10 @@ def write_retriever_into(
 
 
 def _copy_files(source: Path, target: Path) -> None:
-    """Copy a folder without its manifest, checksums, members and hidden files; links are followed."""
+    """Copy a folder without its manifest, members and hidden files; links are followed."""
     target.mkdir(parents=True, exist_ok=True)
     for entry in sorted(source.iterdir()):
-        if entry.name in (MANIFEST, CHECKSUMS) or entry.name.startswith("."):
+        if entry.name == MANIFEST or entry.name.startswith("."):
             continue
         if entry.is_dir():
             if entry.name != MEMBERS and not is_retriever(entry):

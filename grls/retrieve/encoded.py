@@ -36,33 +36,32 @@ from grls.data.inputs.tables import short_repr
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index.build import refuse_empty
-from grls.index.files import CHECKED_BYTES, chosen_verify
+from grls.index.files import CHECKED_BYTES
 from grls.index.rows import Array
-from grls.io.files import atomic_folder, note_mapped, sha256, temporary
+from grls.io.files import atomic_folder, note_mapped, temporary
 from grls.io.progress import Progress, counted
+from grls.io.seal import CHECKED_BYTES
 from grls.io.timing import PartTimer, report_step
 from grls.models.base import Floats
-from grls.models.load.opening import refuse_other_settings, settings_in
 from grls.models.sentence_model import COSINE, DOT, library_type
 from grls.models.text_encoder import TextEncoder, passage_text
 from grls.retrieve.base import AllScores, Description
 from grls.retrieve.build import Building
 from grls.retrieve.generative.options import USUAL_SEARCH
 from grls.retrieve.queries import check_counts, queries_of, reachable
-from grls.retrieve.registry import Opening, folder_key
+from grls.retrieve.registry import Opening, folder_key, open_kind
 from grls.retrieve.spec import (
     MANIFEST,
     OPTIONS,
     read_spec,
-    refuse_other_passages,
     refuse_own_members,
-    write_manifest,
+    seal_folder,
 )
 from grls.retrieve.update import ChangedCount, Changes
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 
 REBUILD = "make it again with `grls index`."
 """The remedy for a folder that cannot be used."""
@@ -70,10 +69,7 @@ REBUILD = "make it again with `grls index`."
 Parts = Callable[[], Iterable[Any]]
 """Rows in parts, in the order of the passages. It may be called several times."""
 
-_FIELDS = (
-    "format", "kind", "model", "corpus", "embeddings", "dimension", "max_tokens", "stages", "settings",
-    "metadata",
-)  # fmt: skip
+_FIELDS = ("format", "kind", "model", "dimension", "max_tokens", "stages")
 """The fields of ``grls.json`` that every kind has."""
 
 _CUT = Option("limits.input", python="max_tokens")
@@ -363,12 +359,7 @@ class EncodedRetriever(ABC):
 
     @classmethod
     def from_pretrained(
-        cls,
-        folder: str | Path,
-        device: str = "auto",
-        precision: str = "float32",
-        verify: bool = True,
-        **options: Any,
+        cls, folder: str | Path, device: str = "auto", precision: str = "float32", verify: bool = True
     ) -> Self:
         """Open a retriever folder.
 
@@ -376,73 +367,13 @@ class EncodedRetriever(ABC):
             folder: A folder that :meth:`save_pretrained` or ``grls index`` wrote.
             device: See :class:`~grls.retrieve.registry.Opening`.
             precision: Precision in which queries are encoded: ``float32`` or ``bfloat16``.
-            verify: Compare the model and the encoded passages with the manifest; false only checks that the
-                numbers are finite.
-            options: Other arguments of the constructor.
+            verify: Compare the checksums of all files; false compares their sizes alone.
 
         Raises:
             DataError: The folder is not a retriever of this kind, or a file in it is damaged.
             MismatchError: Model, encoded passages and corpus do not belong together.
         """
-        path = Path(folder)
-        manifest = cls._read_manifest(path)
-        corpus = Corpus.read(path)
-        cls._refuse_other("corpus", corpus.fingerprint, manifest, path)
-        refuse_other_passages(corpus, manifest)
-        refuse_other_settings(path / "model", manifest["settings"], path / MANIFEST)
-        encoder = cls.encodes.load(str(path / "model"), device="cpu", max_tokens=manifest["max_tokens"])
-        dimension = manifest.get("dimension", encoder.dimension)
-        if dimension != encoder.dimension:
-            raise DataError(
-                f"dimension is {dimension!r}, and the model here encodes in {encoder.dimension}; {REBUILD}",
-                path / MANIFEST,
-            )
-        file, written = path / cls.file, manifest["embeddings"]
-        if not file.is_file() or file.stat().st_size != written["bytes"]:
-            raise DataError(f"the embeddings are missing or truncated; {REBUILD}", file)
-        if verify and sha256(file) != written["sha256"]:
-            raise MismatchError(f"{file}: these are not the embeddings of this retriever; {REBUILD}")
-        if verify:
-            cls._refuse_other("model", encoder.fingerprint(), manifest, path)
-        encoder.to(device, precision)
-        try:
-            opened = cls(encoder, corpus, cls.read(file, len(corpus), encoder.dimension), **options)
-        except (DataError, MismatchError) as error:  # although the checksum fits
-            raise (error if str(file) in str(error) else type(error)(f"{file}: {error.text}")) from None
-        opened._encoded_by = manifest["model"]
-        return opened
-
-    @classmethod
-    def _read_manifest(cls, folder: Path) -> dict[str, Any]:
-        """The ``grls.json`` of a folder of this kind, checked."""
-        file, manifest = folder / MANIFEST, read_spec(folder)
-        if manifest["kind"] != cls.kind:
-            raise DataError(
-                f"this is a retriever of the kind {manifest['kind']!r}, and {cls.called} is wanted here: "
-                f"give the folder of one, or make one with `grls index MODEL {Option('corpus', 'CORPUS')} "
-                f"{Option('output', 'NEW')} {Option('kind', cls.kind)}`.",
-                file,
-            )
-        if manifest.get("format") != FORMAT:
-            raise DataError(f"expected {cls.called} of format {FORMAT}; {REBUILD}", file)
-        types = {"model": str, "corpus": str, "embeddings": dict, "max_tokens": int, "settings": dict}
-        wrong = [key for key, type_ in types.items() if not isinstance(manifest.get(key), type_)]
-        if wrong or not {"bytes", "sha256"} <= set(manifest["embeddings"]):
-            key = (wrong or ["embeddings"])[0]
-            raise DataError(f"the key {key!r} is missing or malformed; {REBUILD}", file)
-        known = (*_FIELDS, *cls.fields, *OPTIONS)
-        if unknown := sorted(set(manifest) - set(known)):
-            fields = ", ".join(known)
-            raise DataError(f"unknown field {unknown[0]!r} of kind {cls.kind!r}; known are {fields}.", file)
-        return manifest
-
-    @staticmethod
-    def _refuse_other(part: str, fingerprint: str, manifest: dict[str, Any], folder: Path) -> None:
-        """Refuse a model or corpus that the passages were not encoded with."""
-        if fingerprint != manifest[part]:
-            raise MismatchError(
-                f"{folder}: the embeddings were made with another {part} than this one; {REBUILD}"
-            )
+        return open_kind(cls, folder, Opening(device, precision, verify=verify))
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
@@ -450,9 +381,32 @@ class EncodedRetriever(ABC):
 
         Of the options of search, the batch size and ``truncate_queries`` have an effect.
         """
-        options = cls._search_options(folder, opening)
-        verify = chosen_verify(opening.verify) is not False
-        return cls.from_pretrained(folder, opening.device, opening.precision, verify, **options)
+        options, file = cls._search_options(folder, opening), folder / MANIFEST
+        if spec.get("format") != FORMAT:
+            raise DataError(f"expected {cls.called} of format {FORMAT}; {REBUILD}", file)
+        for key, kind in (("model", str), ("max_tokens", int)):
+            if not isinstance(spec.get(key), kind):
+                raise DataError(f"the key {key!r} is missing or malformed; {REBUILD}", file)
+        known = (*_FIELDS, *cls.fields, *OPTIONS)
+        if unknown := sorted(set(spec) - set(known)):
+            fields = ", ".join(known)
+            raise DataError(f"unknown field {unknown[0]!r} of kind {cls.kind!r}; known are {fields}.", file)
+        corpus = Corpus.read(folder)
+        encoder = cls.encodes.load(str(folder / "model"), device="cpu", max_tokens=spec["max_tokens"])
+        dimension = spec.get("dimension", encoder.dimension)
+        if dimension != encoder.dimension:
+            raise DataError(
+                f"dimension is {dimension!r}, and the model here encodes in {encoder.dimension}; {REBUILD}",
+                file,
+            )
+        encoder.to(opening.device, opening.precision)
+        rows = folder / cls.file
+        try:
+            opened = cls(encoder, corpus, cls.read(rows, len(corpus), encoder.dimension), **options)
+        except (DataError, MismatchError) as error:  # although the checksum fits
+            raise (error if str(rows) in str(error) else type(error)(f"{rows}: {error.text}")) from None
+        opened._encoded_by = spec["model"]
+        return opened
 
     shared_by = staticmethod(folder_key)
 
@@ -507,28 +461,24 @@ class EncodedRetriever(ABC):
         with atomic_folder(folder, MANIFEST) as new:
             (new / "model").mkdir()
             encoder.write(new / "model")
-            file = new / cls.file
-            cls.write(parts, file)
+            cls.write(parts, new / cls.file)
             corpus.write(corpus_file(new))
             manifest = {
                 "format": FORMAT,
                 "kind": cls.kind,
                 "model": model,
-                "corpus": corpus.fingerprint,
-                "metadata": corpus.metadata_fingerprint,
                 "dimension": encoder.dimension,
                 "max_tokens": encoder.max_tokens,
                 "stages": list(encoder.stages),
                 **(fields or {}),
-                "embeddings": {"bytes": file.stat().st_size, "sha256": sha256(file)},
-                "settings": settings_in(new / "model"),
             }
-            write_manifest(new, manifest)
+            seal_folder(new, manifest)
 
     @classmethod
     def update(cls, folder: Path, output: Path, changes: Changes) -> ChangedCount:
         """Write a changed folder; only added passages are encoded. See :mod:`grls.retrieve.update`."""
-        opened = cls.from_pretrained(folder, changes.device, batch_size=changes.batch_size)
+        alone = {name: value for name, value in read_spec(folder).items() if name not in cls.fields}
+        opened = cls.open(folder, alone, Opening(changes.device))
         corpus, numbers = changes.over(opened.corpus)
         encoder, before = opened.encoder, len(opened.corpus)
         with temporary(output) as scratch:

@@ -24,16 +24,15 @@ from grls.models.option_names import Device
 from grls.retrieve.base import ChecksFolder, Retriever, single_steps
 from grls.retrieve.registry import BM25, Opening, class_of, load_retriever, member_keys
 from grls.retrieve.spec import (
-    CHECKSUMS,
     LINK,
     MANIFEST,
-    compare_checksums,
     followed,
     is_retriever,
     linked,
     member_path,
     member_slots,
     read_spec,
+    refuse_changed,
 )
 
 _QUERIES, _DEPTH = 3, 5
@@ -98,8 +97,7 @@ def _checks(folder: Path, opening: Opening, seen: set[Path]) -> Iterator[PartChe
         spec.update(content)
 
     yield attempt("manifest", file, read_manifest)
-    if (folder / CHECKSUMS).is_file():
-        yield attempt("checksums of all files", folder / CHECKSUMS, lambda: compare_checksums(folder))
+    yield attempt("size and checksum of every file", file, lambda: refuse_changed(folder))
     if corpus_file(folder).is_file():
         yield attempt("passages", corpus_file(folder), lambda: Corpus.read(folder))
     if (folder / "index" / INDEX).is_file():

@@ -20,16 +20,14 @@ from huggingface_hub.errors import (
 )
 
 from grls.errors import ConfigError, DataError
-from grls.io.files import NEW, read_json, temporary
+from grls.io.files import read_json, temporary
 from grls.io.progress import counted
 from grls.retrieve.base import Retriever
 from grls.retrieve.compose import write_retriever
 from grls.retrieve.hub_names import CardOptions
 from grls.retrieve.spec import (
     MANIFEST,
-    compare_checksums,
     is_retriever,
-    write_checksums,
 )
 
 _EXECUTABLE = (".py", ".pyc", ".so", ".pkl", ".pickle", ".bin", ".pt", ".pth", ".ckpt", ".joblib", ".dill")
@@ -48,17 +46,16 @@ def upload(folder: str | Path, repository: str, private: bool = False, card: str
         card: The model card; None: the ``README.md`` of the folder, if there is one.
     """
     with temporary(Path(tempfile.gettempdir()) / "grls-upload") as scratch:
-        write_retriever(folder, scratch / NEW)
+        write_retriever(folder, scratch)
         if card is not None:
-            (scratch / NEW / CARD).write_text(card, encoding="utf-8")
-        write_checksums(scratch / NEW)
+            (scratch / CARD).write_text(card, encoding="utf-8")
         try:
             api = HfApi()
             api.create_repo(repository, private=private, exist_ok=True)
             return str(
                 api.upload_folder(
                     repo_id=repository,
-                    folder_path=str(scratch / NEW),
+                    folder_path=str(scratch),
                     commit_message="Upload a retriever of grls",
                     delete_patterns="*",
                 )
@@ -71,8 +68,6 @@ def upload(folder: str | Path, repository: str, private: bool = False, card: str
 
 def download(repository: str, revision: str | None = None) -> Path:
     """Download a retriever from the hub, or find it in the hub's cache; no code of it is run.
-
-    Every file is compared with the checksums that were uploaded with it.
 
     Args:
         repository: Its name: ``user/name``.
@@ -97,7 +92,6 @@ def download(repository: str, revision: str | None = None) -> Path:
             "a retriever of grls has no such file. Remove it from the repository and from the cache.",
             folder,
         )
-    compare_checksums(folder)
     return folder
 
 

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from grls.data.corpus import Corpus
 from grls.data.inputs.arguments import checked, fit_fields
-from grls.errors import ConfigError, DataError, MismatchError, in_python, worded
+from grls.errors import ConfigError, DataError, MismatchError, Option, in_python, worded
 from grls.io.files import read_json
 from grls.io.recipes import VARIABLE, load_plugins
+from grls.io.seal import FILES
 from grls.retrieve.base import Retriever
 from grls.retrieve.spec import (
     LINK,
@@ -35,7 +36,7 @@ from grls.retrieve.spec import (
     member_slots,
     read_spec,
     recorded,
-    refuse_broken_seal,
+    refuse_changed,
 )
 
 if TYPE_CHECKING:
@@ -109,6 +110,9 @@ class Opening:
     def inside(self, folder: Path) -> Opening:
         opened, numbers = ({}, count()) if self.opened is None else (self.opened, self.numbers)
         return replace(self, within=(*self.within, folder.resolve()), opened=opened, numbers=numbers)
+
+
+Opened = TypeVar("Opened")
 
 
 class Openable(Protocol):
@@ -223,10 +227,28 @@ def load_retriever(folder: str | Path, opening: Opening | None = None) -> Retrie
     return _open_folder(followed(folder), opening or Opening())
 
 
+def open_kind(kind: type[Opened], folder: str | Path, opening: Opening) -> Opened:
+    """Open a retriever folder of one kind, without stored hops."""
+    root = followed(folder)
+    name = read_spec(root)["kind"]
+    if cast(Any, class_of(name, root / MANIFEST)) is not kind:
+        wanted = cast(Any, kind).kind
+        raise DataError(
+            f"this is a retriever of the kind {name!r}, and one of the kind {wanted!r} is wanted here: give "
+            f"the folder of one, or make one with `grls index MODEL {Option('corpus', 'CORPUS')} "
+            f"{Option('output', 'NEW')} {Option('kind', wanted)}`.",
+            root / MANIFEST,
+        )
+    return cast(Opened, _open_folder(root, replace(opening, hop_by_hop=False)))
+
+
 def _open_folder(folder: Path, opening: Opening, member: bool = False) -> Retriever:
-    """The folder is no link. Its seal is compared last, since other errors say more."""
+    """The folder is no link."""
+    before = read_spec(folder, checksums=True)
+    refuse_changed(folder, opening.verify)
     retriever = open_spec(folder, read_spec(folder), opening.inside(folder), member)
-    refuse_broken_seal(folder)
+    if read_spec(folder, checksums=True).get(FILES) != before.get(FILES):
+        raise MismatchError(f"{folder} was replaced while it was opened; open it again.")
     return retriever
 
 

@@ -6,7 +6,7 @@ A composite retriever is a folder with this file alone. It names its members, ea
     {"format": 1, "kind": "hybrid", "generator": "../spans",
      "priors": [{"retriever": "../biencoder", "weight": 2.0}, {"retriever": {"kind": "bm25"}}]}
 
-``seal`` is the checksum of all other fields (:func:`refuse_broken_seal`).
+``seal`` and ``files`` are its checksums (:mod:`grls.io.seal`).
 
 ``search`` and ``hops`` are options that any folder may hold. Tuning writes them, so the folder retrieves with
 them from then on. The module knows the form, no kind.
@@ -14,8 +14,6 @@ them from then on. The module knows the form, no kind.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -27,7 +25,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from grls.data.inputs.arguments import UnfitError, fitted
 from grls.errors import ConfigError, DataError, MismatchError, Option, in_python, worded
-from grls.io.files import atomic_folder, is_temporary, read_json, sha256, write_json
+from grls.io.files import atomic_folder, is_temporary, read_json, write_json
+from grls.io.seal import FILES, SEAL, changed, chosen_verify, seal, seal_broken, sealed
 
 if TYPE_CHECKING:
     from grls.data.corpus import Corpus
@@ -40,23 +39,11 @@ FORMAT = 1
 LINK = "link"
 """The kind of a folder that only names another one."""
 
-SEAL = "seal"
-"""The field with the checksum of all others: take it out when you change the file by hand."""
-
 OPTIONS = ("search", "hops")
 """Sections of options that any folder may have, a link excepted."""
 
-CHECKSUMS = "checksums.json"
-"""The file of checksums: what is downloaded is what was uploaded."""
-
 TIME = "time.json"
 """The file of a folder that `grls index` made from a model or a corpus: the ``seconds`` that it took."""
-
-_FREE = (CHECKSUMS, "README.md")
-"""Files that have no checksum: the card may be edited on the hub."""
-
-CORPUS_FIELDS = ("passages_sha256", "metadata")
-"""Fields with the fingerprint of ids, titles and texts, and that of the metadata, which filters read."""
 
 _ADDRESS = re.compile(r"(?:https?:/+[^/]+|hub:)(?:/*([^/]+/[^/]+))?")
 """Other forms of the name of a repository; a path has lost a slash of them."""
@@ -112,8 +99,8 @@ def folder_name(folder: Path) -> str:
     return str(read_spec(folder)["kind"]) if is_retriever(folder) else "data"
 
 
-def read_spec(folder: str | Path, seal: bool = False) -> dict[str, Any]:
-    """The content of the ``grls.json`` of a retriever folder of any kind, with or without its seal."""
+def read_spec(folder: str | Path, checksums: bool = False) -> dict[str, Any]:
+    """The content of the ``grls.json`` of a retriever folder of any kind, with or without its checksums."""
     file = Path(folder) / MANIFEST
     if not is_retriever(Path(folder)):
         if os.path.isfile(folder):  # noqa: PTH113 (as in is_retriever)
@@ -133,9 +120,7 @@ def read_spec(folder: str | Path, seal: bool = False) -> dict[str, Any]:
     spec = read_json(file)
     if not isinstance(spec, dict) or "kind" not in spec:
         raise DataError("expected an object with the kind of the retriever in 'kind'; make it again.", file)
-    if not seal:
-        spec.pop(SEAL, None)
-    return spec
+    return spec if checksums else {name: spec[name] for name in spec if name not in (SEAL, FILES)}
 
 
 def followed(folder: str | Path) -> Path:
@@ -185,23 +170,26 @@ def write_link(folder: str | Path, retriever: str | Path) -> None:
 
 
 def write_manifest(folder: str | Path, content: Mapping[str, Any]) -> None:
-    """Write the ``grls.json`` of a folder, sealed, atomically."""
+    """Write the ``grls.json`` of a folder, atomically, with a checksum of itself alone."""
     write_json(Path(folder) / MANIFEST, sealed(content))
 
 
-def sealed(spec: Mapping[str, Any]) -> dict[str, Any]:
-    rest = {name: value for name, value in spec.items() if name != SEAL}
-    return {**rest, SEAL: hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()}
+def seal_folder(folder: str | Path, content: Mapping[str, Any]) -> None:
+    """Write the ``grls.json`` of a folder, the last of its files, with the checksums of the others."""
+    seal(Path(folder) / MANIFEST, content)
 
 
 def refuse_broken_seal(folder: str | Path) -> None:
-    """Refuse a ``grls.json`` whose seal is not that of its fields; one without a seal passes."""
-    spec = read_spec(folder, seal=True)
-    if spec.get(SEAL) not in (None, sealed(spec)[SEAL]):
-        raise MismatchError(
-            f"{Path(folder) / MANIFEST} has changed since it was written, so it may be damaged: if you "
-            f"changed it, take its field {SEAL!r} out; otherwise make the retriever again."
-        )
+    """Refuse a ``grls.json`` that is not as it was written; one without a seal passes."""
+    if fault := seal_broken(Path(folder) / MANIFEST, read_spec(folder, checksums=True)):
+        raise MismatchError(f"{fault}; make it again with `grls index`.")
+
+
+def refuse_changed(folder: str | Path, verify: bool | None = True) -> None:
+    """Refuse a folder that is not as it was sealed; ``verify`` false compares the sizes of files alone."""
+    spec, read = read_spec(folder, checksums=True), chosen_verify(verify) is not False
+    if fault := changed(Path(folder) / MANIFEST, spec, read):
+        raise MismatchError(f"{fault}; make it again with `grls index`.")
 
 
 def is_retriever(folder: Path) -> bool:
@@ -236,26 +224,12 @@ def _texts(content: Any) -> Iterator[str]:
 
 
 def update_spec(folder: str | Path, changes: Mapping[str, Any]) -> None:
-    """Change some fields of a folder's ``grls.json``, atomically; None takes a field out.
-
-    Its checksums (``sha256``, ``seal``) are computed again.
-    """
-    file = Path(folder) / MANIFEST
+    """Change some fields of a folder's ``grls.json``, atomically; None takes a field out."""
     refuse_broken_seal(folder)
-    spec = read_spec(folder, seal=True)
-    if spec.get("sha256") not in (None, own_sum(spec)):
-        raise MismatchError(f"{file} has changed since it was written; make the retriever again.")
+    spec = read_spec(folder, checksums=True)
     removed = {name for name, value in changes.items() if value is None}
     spec = {name: value for name, value in {**spec, **changes}.items() if name not in removed}
-    if "sha256" in spec:
-        spec["sha256"] = own_sum(spec)
-    write_json(file, sealed(spec) if SEAL in spec else spec)
-
-
-def own_sum(spec: Mapping[str, Any]) -> str:
-    """SHA-256 of all fields but itself, the seal and the options: no limit or stage changes unseen."""
-    rest = {name: value for name, value in spec.items() if name not in ("sha256", SEAL, *OPTIONS)}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    write_json(Path(folder) / MANIFEST, sealed(spec) if SEAL in spec else spec)
 
 
 def check_fields(
@@ -353,36 +327,6 @@ def member_slots(spec: Any, path: list[str]) -> Iterator[tuple[Any, Any]]:
             yield spec, key
 
 
-def write_checksums(folder: str | Path) -> None:
-    root = Path(folder)
-    files = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
-    named = [file for file in files if not any(part.startswith(".") for part in file.parts)]
-    sums = {file.as_posix(): sha256(root / file) for file in named if file.as_posix() not in _FREE}
-    write_json(root / CHECKSUMS, {"files": sums})
-
-
-def compare_checksums(folder: str | Path) -> None:
-    """A folder without checksums passes."""
-    root = Path(folder)
-    file = root / CHECKSUMS
-    if not file.is_file():
-        return
-    content = read_json(file)
-    sums = content.get("files") if isinstance(content, dict) else None
-    if not isinstance(sums, dict) or not all(isinstance(checksum, str) for checksum in sums.values()):
-        raise DataError('expected {"files": {…}}; download or save the retriever again.', file)
-    for name, expected in sums.items():
-        path = root / name
-        if not path.is_file() or sha256(path) != expected:
-            change = "has changed since it was written" if path.is_file() else "is missing"
-            raise MismatchError(f"{path} {change}; download or save the retriever again.")
-
-
-def passages_record(corpus: Corpus) -> dict[str, str]:
-    """The fingerprints of a corpus, for ``grls.json``: no text or metadata changes unseen."""
-    return dict(zip(CORPUS_FIELDS, (corpus.fingerprint, corpus.metadata_fingerprint), strict=True))
-
-
 def remedy_of_other_corpus(retrieved: Corpus, wanted: Corpus) -> str:
     """The remedy where the corpus of a retriever is not that of a data set: either may be the newer one."""
     remedy = f"if {wanted.source} is right, make the retriever again with `grls index` over it"
@@ -392,14 +336,3 @@ def remedy_of_other_corpus(retrieved: Corpus, wanted: Corpus) -> str:
         f"{remedy}; if the retriever is (after `grls index update`), copy its corpus {retrieved.source} to "
         f"{wanted.source}, and take removed passages out of qrels and evidence"
     )
-
-
-def refuse_other_passages(corpus: Corpus, spec: Mapping[str, Any]) -> None:
-    """Refuse another corpus than that of a specification; one without fingerprints takes any corpus."""
-    for name, value in passages_record(corpus).items():
-        if name in spec and spec[name] != value:
-            change = "the metadata have" if name == "metadata" else "an id, title or text has"
-            raise MismatchError(
-                f"{corpus.source}: {change} changed since the retriever was made; make it again with `grls "
-                "index`."
-            )

@@ -19,23 +19,21 @@ import numpy as np
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Numbers
 from grls.errors import ConfigError, DataError, GrlsError, Option
-from grls.index.files import verifying
 from grls.io.files import atomic_folder, refuse_foreign
 from grls.io.recipes import list_texts
+from grls.io.seal import verifying
 from grls.io.work import alone_in
 from grls.retrieve.compose import MEMBERS, write_retriever_into
 from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import Opening, class_of, load_retriever, member_keys
 from grls.retrieve.spec import (
-    CORPUS_FIELDS,
     MANIFEST,
     OPTIONS,
     followed,
     is_retriever,
-    passages_record,
     read_spec,
-    refuse_other_passages,
-    update_spec,
+    refuse_changed,
+    seal_folder,
 )
 
 
@@ -110,6 +108,7 @@ def update_folder(folder: str | Path, output: str | Path | None, changes: Change
         verifying(True),  # a damaged file would get a new checksum
         atomic_folder(final, MANIFEST) as new,
     ):
+        refuse_changed(root)
         if hasattr(_class(root), "update") and not any(_members(read_spec(root))):
             return _update_own_form(root, new, changes)
         copies = {new / path: source for source, path in write_retriever_into(new, root, final).items()}
@@ -135,8 +134,8 @@ def _update_own_form(source: Path, target: Path, changes: Changes) -> ChangedCou
     count: ChangedCount = kind.update(source, target, changes)
     if moved:
         aside.rename(members)
-    if fields:
-        update_spec(target, fields)
+    if fields or moved:
+        seal_folder(target, {**read_spec(target), **fields})
     return count
 
 
@@ -154,31 +153,25 @@ def _update_copy(folders: Sequence[Path], changes: Changes) -> None:
     composites = [folder for folder in folders if folder not in removed and is_retriever(folder)]
     files = {folder: corpus_file(folder) for folder in folders if folder not in removed}
     for folder in composites:
-        for part, path in _with_corpora(folder, read_spec(folder)):
+        for path in _corpora(folder, read_spec(folder)):
             files[path] = corpus_file(path)
-            if files[path].is_file():
-                refuse_other_passages(Corpus.read(path), part)
     corpora = list({file.resolve(): file for file in files.values() if file.is_file()}.values())
     remove = list(dict.fromkeys(chain(changes.remove, *map(sorted, removed.values()))))
     for folder, before in removed.items():
         _update_own_form(folder, folder, replace(changes, remove=[i for i in remove if i not in before]))
     for file in corpora:
         replace(changes, remove=remove).over(Corpus.read(file))[0].write(file)
-    for folder in composites:  # the fingerprints of the changed passages
-        spec = read_spec(folder)
-        for part, path in _with_corpora(folder, spec):
-            if CORPUS_FIELDS[0] in part:
-                part |= passages_record(Corpus.read(path))
-        update_spec(folder, spec)
+    for folder in filter(is_retriever, folders):
+        seal_folder(folder, read_spec(folder))
 
 
-def _with_corpora(folder: Path, spec: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Path]]:
-    """The parts of a specification, at any depth, that name a corpus or its fingerprints; its path."""
-    if CORPUS_FIELDS[0] in spec or isinstance(spec.get("corpus"), str):
-        yield spec, folder / spec.get("corpus", ".")
+def _corpora(folder: Path, spec: dict[str, Any]) -> Iterator[Path]:
+    """The folders of the corpora that a specification names at any depth."""
+    if isinstance(spec.get("corpus"), str):
+        yield folder / spec["corpus"]
     for member in _members(spec):
         if isinstance(member, dict):
-            yield from _with_corpora(folder, member)
+            yield from _corpora(folder, member)
 
 
 def _members(spec: dict[str, Any]) -> Iterator[Any]:

@@ -91,7 +91,7 @@ def test_damaged_shards_are_refused(tmp_path: Path, damage: str) -> None:
         file.unlink()
     else:
         file.write_bytes(file.read_bytes()[:-1] if damage == "cut" else file.read_bytes()[:-1] + b"x")
-    with pytest.raises(DataError, match=r"numbers.txt: the file is missing, truncated or damaged; remove"):
+    with pytest.raises(DataError, match=r"numbers.txt: (it has changed|the file is missing).*; remove"):
         plan.gather()
 
 

@@ -3,7 +3,6 @@
 (Those of an index are made up in ``test_fuzzed_files.py``.)
 """
 
-import hashlib
 import json
 import shutil
 import struct
@@ -16,7 +15,7 @@ import pytest
 
 from grls.errors import GrlsError
 from grls.retrieve.registry import Opening, load_retriever
-from grls.retrieve.spec import read_spec, write_manifest
+from grls.retrieve.spec import read_spec, seal_folder, write_manifest
 
 SIZES = (0, 3, 10**6, 2**40, 2**62, -5)
 ENCODED = {
@@ -37,8 +36,8 @@ def refused(folder: Path) -> str:
 @pytest.mark.parametrize("field", ["dimension", "bytes"])
 def test_sizes_of_a_manifest(every_kind: Path, tmp_path: Path, kind: str, field: str) -> None:
     folder = Path(shutil.copytree(every_kind / kind, tmp_path / kind))
-    spec = read_spec(folder)
-    place = spec["embeddings"] if field == "bytes" else spec
+    spec = read_spec(folder, checksums=True)
+    place = spec["files"][ENCODED[kind]] if field == "bytes" else spec
     for size in SIZES:
         place[field] = size
         write_manifest(folder, spec)
@@ -73,6 +72,5 @@ def test_sizes_of_a_header(every_kind: Path, tmp_path: Path, kind: str, name: st
     for content in list(headers(file)):
         assert content != before
         file.write_bytes(content)
-        spec["embeddings"] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        write_manifest(folder, spec)
+        seal_folder(folder, spec)
         refused(folder)

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from grls.errors import ConfigError, GrlsError, IndexFormatError
 from grls.index import Segment, load_index
-from grls.index.files import describe_arrays
 from grls.index.index_check import check_index
+from grls.io.seal import seal
 
 MOST_BYTES = 64 * 2**20
 """Of memory, for indexes of a few kilobytes; loading also fills caches of NumPy."""
@@ -88,11 +88,10 @@ def test_arrays_whose_checksums_fit(fresh: Any, name: str, data: st.DataObject) 
     for file in data.draw(st.lists(st.sampled_from(files), min_size=1, max_size=2)):
         np.save(file, changed(np.load(file), data))
     manifest = json.loads((folder / "index.json").read_text())
-    manifest["files"] = describe_arrays(folder)
     sizes = {"passages": "members", "tokens": "tokens"}
     for key, array in sizes.items():
         manifest[key] = len(np.atleast_1d(np.load(folder / f"{array}.npy")))
-    (folder / "index.json").write_text(json.dumps(manifest))
+    seal(folder / "index.json", manifest)
     tried(folder)
     check_index(folder)
 
@@ -124,6 +123,7 @@ def test_manifests_of_any_json(fresh: Any, name: str, data: st.DataObject) -> No
     """Sizes that the files do not have are refused before anything of such a size is made."""
     folder = fresh(name)
     manifest = json.loads((folder / "index.json").read_text())
+    del manifest["seal"]
     place, key = manifest, data.draw(st.sampled_from(sorted(manifest)))
     while isinstance(place[key], dict) and data.draw(st.integers(0, 3)):
         place = place[key]
@@ -142,7 +142,5 @@ def test_files_of_any_bytes(fresh: Any, name: str, content: bytes, data: st.Data
     cut = data.draw(st.integers(0, len(kept)))
     file.write_bytes(kept[:cut] + content)
     if file.suffix == ".npy":
-        manifest = json.loads((folder / "index.json").read_text())
-        manifest["files"] = describe_arrays(folder)
-        (folder / "index.json").write_text(json.dumps(manifest))
+        seal(folder / "index.json", json.loads((folder / "index.json").read_text()))
     tried(folder)

@@ -19,7 +19,6 @@ from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.evaluation.answers import read_answers
 from grls.fitting.journal import JOURNAL, FitJournal
 from grls.index.files import map_array
-from grls.io.files import sha256
 from grls.io.recipes import recipe_values
 from grls.io.work import GrowingFile
 from grls.models.biencoder import BiEncoderModel
@@ -30,6 +29,7 @@ from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.multi_vector import MultiVectorRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.sparse import SparseRetriever
+from grls.retrieve.spec import read_spec, seal_folder
 from grls.runs.portions import KeptResults
 from grls.train.doc2query.generate import FORM, QueryForm
 from grls.tune.step import Journal
@@ -122,10 +122,7 @@ def test_numbers_that_no_search_can_use(tmp_path: Path, number: float) -> None:
     np.save(tmp_path / "dense" / DenseRetriever.file, rows)
     for name, kind in (("dense", DenseRetriever), ("vectors", MultiVectorRetriever)):
         file = tmp_path / name / kind.file
-        spec = json.loads((tmp_path / name / "grls.json").read_text())
-        spec |= {"embeddings": {"bytes": file.stat().st_size, "sha256": sha256(file)}}
-        spec.pop("seal")
-        (tmp_path / name / "grls.json").write_text(json.dumps(spec))
+        seal_folder(tmp_path / name, read_spec(tmp_path / name))
         with pytest.raises(DataError, match=f"{kind.file}: .*is not finite, or above 1e15") as error:
             load_retriever(tmp_path / name, Opening("cpu"))
         assert str(file) in str(error.value)

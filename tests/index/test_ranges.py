@@ -25,6 +25,8 @@ from grls.index.ranges import (
     open_ranges,
     part_of,
 )
+from grls.io.files import read_json
+from grls.io.seal import seal
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 
@@ -144,13 +146,15 @@ def test_a_range_that_is_damaged_is_an_error(split: Path, tmp_path: Path) -> Non
     raises(IndexFormatError, r"part-1/tokens.npy", GenerativeRetriever.from_pretrained, tmp_path / "r", "cpu")
     shutil.rmtree(tmp_path / "r" / "index" / "part-1")
     shutil.copytree(split / "index" / "part-0", tmp_path / "r" / "index" / "part-1")
-    raises(MismatchError, "another corpus", GenerativeRetriever.from_pretrained, tmp_path / "r", "cpu")
+    raises(IndexFormatError, "it has changed", open_ranges, tmp_path / "r" / "index")
+    seal(tmp_path / "r" / "index" / "ranges.json", read_json(tmp_path / "r" / "index" / "ranges.json"))
+    raises(MismatchError, "another corpus", open_ranges, tmp_path / "r" / "index")
     (tmp_path / "r" / "index" / "numbers-0.npy").unlink()
     with pytest.raises(IndexFormatError, match=r"numbers-0.npy: the file is missing"):
-        GenerativeRetriever.from_pretrained(tmp_path / "r", "cpu")
+        open_ranges(tmp_path / "r" / "index")
     for text in (
         "[]",
-        '{"format": 1, "parts": 0, "tokenizer": "", "corpus": "", "files": {}}',
+        '{"format": 2, "parts": 0, "tokenizer": "", "corpus": "", "files": {}}',
     ):
         (tmp_path / "r" / "index" / "ranges.json").write_text(text, encoding="utf-8")
         with pytest.raises(IndexFormatError):

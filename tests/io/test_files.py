@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -152,9 +153,9 @@ def test_what_a_killed_writer_leaves_goes_with_the_next_one(point: str, tmp_path
 def test_what_others_are_writing_stays(tmp_path: Path, monkeypatch: Patch) -> None:
     """One that holds its lock, at any age; one of another machine; one with a name like ours."""
     monkeypatch.setattr("grls.io.files._YOUNG", -1)
-    for name in (".a.0000zzzz-1.x.tmp", ".a.b.tmp", f".ab.{_machine()}-1.x.tmp"):
+    for name in (".a.0000zzzz.x.tmp", ".a.b.tmp", f".ab.{_machine()}.x.tmp"):
         (tmp_path / name).mkdir()
-    foreign = tmp_path / f".a.{'0000' if _machine()[:4] != '0000' else '1111'}ffff-1.x.tmp"
+    foreign = tmp_path / f".a.{'0000' if _machine()[:4] != '0000' else '1111'}ffff.x.tmp"
     foreign.mkdir()
     before = names(tmp_path)
     with atomic_file(tmp_path / "a") as first:
@@ -165,28 +166,21 @@ def test_what_others_are_writing_stays(tmp_path: Path, monkeypatch: Patch) -> No
     assert names(tmp_path) == [*before, "a"]
 
 
-def test_a_writer_that_is_young_stays_while_its_process_lives(tmp_path: Path) -> None:
-    """It may not have its lock yet."""
-    folder = tmp_path / f".a.{_machine()}-{os.getpid()}.x.tmp"
-    folder.mkdir()
-    write_json(tmp_path / "a", 1)
-    assert folder.is_dir()
-    os.utime(folder, (0, 0))
-    write_json(tmp_path / "a", 2)
-    assert names(tmp_path) == ["a"]
-
-
-@pytest.mark.parametrize("lock", [None, b""])
-def test_a_young_folder_whose_lock_was_never_held_stays(lock: bytes | None, tmp_path: Path) -> None:
-    """Its process may be one of another container, between making the folder and holding the lock."""
-    folder = tmp_path / f".a.{_machine()}-{2**22 + 1}.x.tmp"  # no process has such a number
-    folder.mkdir()
-    if lock is not None:
-        (folder / "lock").write_bytes(lock)
-    write_json(tmp_path / "a", 1)
-    assert folder.is_dir()
-    (folder / "lock").write_bytes(b"held")
-    write_json(tmp_path / "a", 2)
+@pytest.mark.parametrize("locked", [False, True])
+def test_a_writer_that_is_young_stays_until_it_is_due(locked: bool, tmp_path: Path) -> None:
+    """It may be between making the folder and holding the lock."""
+    work = tmp_path / f".a.{_machine()}.x.tmp"
+    for due in (False, True):
+        work.mkdir()
+        if locked:
+            (work / "lock").touch()
+        if due and locked:
+            (work / "new").mkdir()
+        elif due:
+            os.utime(work, (0, 0))
+        write_json(tmp_path / "a", 1)
+        assert work.is_dir() != due
+        shutil.rmtree(work, ignore_errors=True)
     assert names(tmp_path) == ["a"]
 
 
@@ -222,7 +216,7 @@ def machine(monkeypatch: Patch, tmp_path: Path) -> Iterator[Callable[..., str]]:
 def test_machines_are_told_apart(
     theirs: Any, ours: Any, same: bool, machine: Callable[..., str], tmp_path: Path
 ) -> None:
-    folder = tmp_path / f".a.{machine(*theirs)}-1.x.tmp"
+    folder = tmp_path / f".a.{machine(*theirs)}.x.tmp"
     folder.mkdir()
     os.utime(folder, (0, 0))
     machine(*ours)

@@ -1,6 +1,5 @@
 """What stands in a retriever's grls.json: read, written, changed, and what of it is refused."""
 
-import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +18,12 @@ from grls.retrieve.options import merged, stored_options, stored_search
 from grls.retrieve.spec import (
     check_fields,
     from_record,
-    own_sum,
     read_spec,
     recorded,
     refuse_broken_seal,
+    refuse_changed,
     relative,
+    seal_folder,
     update_spec,
     write_spec,
 )
@@ -106,18 +106,22 @@ def test_a_change_leaves_all_else(tmp_path: Path) -> None:
     raises(DataError, "no retriever here", update_spec, tmp_path / "gone", {})
 
 
-def test_a_checksum_is_made_anew_and_hides_no_damage(tmp_path: Path) -> None:
-    spec = {"kind": "generative", "limits": {"passage": 5}, "stages": ["memorise"]}
-    written(tmp_path, {**spec, "sha256": own_sum(spec)})
-    update_spec(tmp_path, {"stages": ["memorise", "retrieve"], "search": {"beams": 20}})
-    found = read_spec(tmp_path)
-    plain = {**spec, "stages": ["memorise", "retrieve"]}
-    by_hand = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
-    assert found["sha256"] == own_sum(found) == by_hand  # options do not count
-    written(tmp_path, {**found, "limits": {"passage": 6}})
-    with pytest.raises(MismatchError, match=r"grls\.json has changed since it was written"):
-        update_spec(tmp_path, {"search": None})
-    assert read_spec(tmp_path)["sha256"] == by_hand
+def test_a_sealed_folder_is_known_by_every_file(tmp_path: Path) -> None:
+    """A change of the manifest renews its seal, and hides no other change; the card may be edited."""
+    for name in ("corpus.jsonl", "model/config.json", "README.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("1 2 3")
+    written(tmp_path / "members" / "a", {"kind": "bm25"})
+    seal_folder(tmp_path, {"kind": "bm25"})
+    (tmp_path / "README.md").write_text("mine")
+    written(tmp_path / "members" / "a", {"kind": "bm25", "search": {"beams": 20}})
+    update_spec(tmp_path, {"search": {"beams": 20}})
+    refuse_changed(tmp_path)
+    for text, verify, fault in (("1 2 4", True, "checksum differs"), ("1 2", False, "expected 5")):
+        (tmp_path / "model" / "config.json").write_text(text)
+        raises(MismatchError, rf"config.json: it has changed .*{fault}", refuse_changed, tmp_path, verify)
+    (tmp_path / "corpus.jsonl").unlink()
+    raises(MismatchError, "corpus.jsonl: the file is missing", refuse_changed, tmp_path)
 
 
 @pytest.mark.parametrize(("more", "says"), [

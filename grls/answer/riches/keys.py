@@ -29,12 +29,13 @@ from grls.data.spelling import encoded_texts
 from grls.decode.interleave.markers import check_markers
 from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError, Option, one_of
 from grls.index.build import index_sequences
-from grls.index.files import REBUILD, describe_arrays, is_entry, load_arrays
+from grls.index.files import REBUILD, load_arrays
 from grls.index.keys import KeyIndex, PrefixKeys
 from grls.index.rows import MAX_LENGTH, Array, Ints
 from grls.index.substring import SubstringIndex
-from grls.io.files import atomic_folder, read_json, refuse_unusable, sha256, write_json
+from grls.io.files import atomic_folder, read_json, refuse_unusable, sha256
 from grls.io.jsonl import read_jsonl
+from grls.io.seal import seal
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ log = logging.getLogger(__name__)
 SHARED = ("title", "header")
 """Kinds whose keys stand for many passages each; :mod:`grls.answer.riches.answerer` ranks these."""
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "keys.json"
 _INDEX = "index"
 _ARRAYS = ("texts", "text_offsets", "passages", "passage_offsets")
@@ -121,7 +122,7 @@ class Keys:
                 np.save(new / f"{name}.npy", array, allow_pickle=False)
             self.index.save(new / _INDEX, self.origin.tokenizer, self.origin.corpus)
             manifest = {"format": FORMAT, "keys": len(self.texts), **self.origin._asdict()}
-            write_json(new / MANIFEST, manifest | {"files": describe_arrays(new)})
+            seal(new / MANIFEST, manifest)
 
     @classmethod
     def load(cls, folder: str | Path, origin: KeyOrigin, verify: bool | None = None) -> Self:
@@ -137,9 +138,6 @@ class Keys:
         version = manifest.get("format") if isinstance(manifest, dict) else None
         if version != FORMAT:
             raise IndexFormatError(f"{path}: format {version}, this version reads {FORMAT}; {_REMEDY}.")
-        files = manifest.get("files")
-        if not isinstance(files, dict) or not all(is_entry(files.get(name)) for name in _ARRAYS):
-            raise IndexFormatError(f"{file}: the key 'files' is malformed; {_REMEDY}.")
         stored = {name: manifest.get(name) for name in KeyOrigin._fields}
         for name, expected in origin._asdict().items():
             if stored[name] == (list(expected) if isinstance(expected, tuple) else expected):
@@ -151,7 +149,7 @@ class Keys:
                 difference = f"with another {name} than this one"
             raise MismatchError(f"{path}: these keys were made {difference}; {_REMEDY}.")
         try:
-            arrays = load_arrays(path, {name: files[name] for name in _ARRAYS}, verify)
+            arrays = load_arrays(file, manifest, _ARRAYS, verify)
             kind = SubstringIndex if origin.anywhere else PrefixKeys
             index: KeyIndex = kind.load(path / _INDEX, origin.tokenizer, origin.corpus, verify)
         except (IndexFormatError, DataError) as error:

@@ -8,7 +8,6 @@ and a model that is opened with the same is not tried again.
 from __future__ import annotations
 
 import platform
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +15,6 @@ import transformers
 
 import grls
 from grls.errors import ConfigError
-from grls.io.files import sha256
 from grls.models.causal.slots import CausalGenerator, CausalTrees, plant_causal
 from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqTrees, plant
 from grls.models.sessions.memory import SlotModel
@@ -27,14 +25,13 @@ def is_causal(model: Any) -> bool:
     return not model.config.is_encoder_decoder
 
 
-def tried_with(folder: Path) -> dict[str, str]:
-    """What the result of a trial depends on beside the weights: the versions, and the config in a folder."""
+def tried_with() -> dict[str, str]:
+    """What the result of a trial depends on beside the model: the versions."""
     return {
         "grls": grls.__version__,
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "machine": platform.machine(),
-        "config": sha256(folder / "config.json"),
     }
 
 

@@ -7,7 +7,6 @@ or the error names what is missing. Code and pickles of a model are never run.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import struct
@@ -23,7 +22,7 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
 from grls.data.codec import SPECIAL_TOKENS
-from grls.errors import ConfigError, DataError, GrlsError, MismatchError
+from grls.errors import ConfigError, GrlsError
 from grls.io.ending import without_weight_bars
 from grls.io.files import note_mapped, read_json
 
@@ -456,9 +455,6 @@ def settings_files(folder: Path) -> list[Path]:
     return sorted(files)
 
 
-Settings = dict[str, dict[str, Any]]
-"""File, relative to the model's folder -> field (``encoder.hidden_act``) -> JSON value."""
-
 _HARMLESS = frozenset(
     {
         "transformers_version", "_name_or_path", "name_or_path", "_commit_hash", "_from_model_config",
@@ -489,52 +485,6 @@ def token_settings(generation: Any) -> dict[str, Any]:
     """The fields of a generation config that count: the tokens. Options of grls control sampling."""
     fields = generation if isinstance(generation, dict) else getattr(generation, "__dict__", {})
     return {name: value for name, value in fields.items() if _TOKEN.search(name) and value is not None}
-
-
-def settings_in(folder: str | Path) -> Settings:
-    """The settings in a model's folder, and in those of its parts, that affect the output.
-
-    All fields but notes of transformers and those that only training reads; of ``generation_config.json``
-    only the tokens. A manifest keeps them, since the same weights fit another activation or start token,
-    too.
-    """
-    path, settings = Path(folder), {}
-    for file in settings_files(path):
-        content = read_json(file)
-        if not isinstance(content, dict):
-            raise DataError(
-                "expected an object of settings: copy the file from the source of the model, or make the "
-                "folder again.",
-                file,
-            )
-        fields = settings_of(content)
-        if file.name == _GENERATION:
-            fields = token_settings(fields)
-        settings[file.relative_to(path).as_posix()] = fields
-    return settings
-
-
-def refuse_other_settings(folder: str | Path, known: Any, manifest: Path) -> None:
-    if not isinstance(known, dict) or {*map(type, known.values())} - {dict}:
-        raise DataError(
-            "settings: expected the settings of the model by file; make it again with `grls index`.", manifest
-        )
-    now = settings_in(folder)
-    if json.dumps(known, sort_keys=True) == json.dumps(now, sort_keys=True):
-        return
-    for name in sorted({*known, *now}):
-        before, after = known.get(name, {}), now.get(name, {})
-        for field in sorted({*before, *after}):
-            was, value = (
-                json.dumps(fields[field], sort_keys=True) if field in fields else "not there"
-                for fields in (before, after)
-            )
-            if was != value:
-                raise MismatchError(
-                    f"{Path(folder) / name}: {field} is {value}, and was {was} when this retriever was made: "
-                    "the model would compute something else. Put it back, or make the retriever again with "
-                    "`grls index`."
-                )
 
 
 def write_network(network: Any, folder: str | Path) -> None:

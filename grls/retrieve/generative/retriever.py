@@ -52,10 +52,9 @@ from grls.index.build import ShardSorter, build_index, build_segment, index_of_s
 from grls.index.options import memory_bytes
 from grls.index.ranges import RANGES, PrefixRanges, RangedIndex, open_ranges, write_ranges
 from grls.index.rows import Form, Ints, Rows
-from grls.index.storage import MANIFEST as INDEX
 from grls.index.storage import write_index
 from grls.index.union import merge
-from grls.io.files import atomic_folder, other_format, read_json, sha256, temporary, write_json
+from grls.io.files import atomic_folder, other_format, read_json, temporary, write_json
 from grls.io.locks import exclusive
 from grls.io.progress import Progress, counted
 from grls.models.base import Floats, check_positions, once_each
@@ -64,7 +63,7 @@ from grls.models.head import RESCORE, RescoreInput, read_rescore_input, readout
 from grls.models.load.build import Pretrained, checked_stages, load_tokenizer
 from grls.models.load.kinds import is_causal, plain_generator, slot_model, tried_with
 from grls.models.load.language import model_fingerprint
-from grls.models.load.opening import refuse_other_settings, settings_in, write_network
+from grls.models.load.opening import write_network
 from grls.models.precision import is_packed, move
 from grls.models.sessions.memory import SlotModel
 from grls.retrieve.base import ChainToContinue, DecodesPassages, Description, NextHop, Retriever, single_steps
@@ -78,22 +77,12 @@ from grls.retrieve.generative.span_scores import (
     prior_over_spans,
 )
 from grls.retrieve.queries import queries_of, reachable
-from grls.retrieve.registry import Opening, folder_key
-from grls.retrieve.spec import MANIFEST, own_sum, read_spec, write_manifest
+from grls.retrieve.registry import Opening, folder_key, open_kind
+from grls.retrieve.spec import MANIFEST, read_spec, seal_folder
 from grls.retrieve.update import ChangedCount, Changes
 
-FORMAT = 4
+FORMAT = 5
 REMOVED = "removed.json"
-
-_PARTS = {
-    "metadata": "the metadata of corpus.jsonl",
-    "index_sha256": "index/index.json",
-    "added_sha256": "added/index.json",
-}
-"""Fields of a manifest with a checksum, and the part that it is of."""
-
-_SUMS = ("weights", "settings", "metadata", "index_sha256", "sha256")
-"""The fields of a manifest that tie it to the other files and to itself."""
 
 PASSAGES = 1_000_000
 """Default number of passages (or spans) of a shard."""
@@ -240,33 +229,24 @@ class GenerativeRetriever(DecodesPlans):
             options: Options of decoding.
             verify: Compare the checksums of the index; None: see :func:`grls.index.load_index`.
         """
-        path = Path(folder)
-        manifest = _read_manifest(path)
-        remedy = "make it again with `grls index`"
-        limits = limits_of(manifest.get("limits"), path / MANIFEST, remedy)
-        refuse_other_settings(path / "model", manifest["settings"], path / MANIFEST)
-        loaded = Pretrained(str(path / "model")).load()
-        if manifest["weights"] != model_fingerprint(loaded.model):
-            raise MismatchError(
-                f"{path / 'model'}: the weights are others than those that this retriever was made with: the "
-                "file is damaged, or is another training's; make the retriever again with `grls index`."
-            )
-        codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
-        rescore_input = read_rescore_input(manifest.get("rescore"), path / MANIFEST)
-        corpus, index, removed, spans = _read_passages(path, manifest, codec, verify)
-        stages = checked_stages(manifest.get("stages", []), path / MANIFEST, remedy)
-        tried = manifest.get("tried") == tried_with(path / "model")
-        parts = loaded.model, codec, corpus, index
-        opened = cls(*parts, options, stages, removed, spans, rescore_input, tried)
-        _ = opened.trees  # tried in full precision: results of int8 depend on the batch
-        move(loaded.model, device, precision)
-        return opened
+        return open_kind(cls, folder, Opening(device, precision, options, verify))
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
-        opened = cls.from_pretrained(
-            folder, opening.device, opening.precision, opening.searching, opening.verify
-        )
+        file, remedy = folder / MANIFEST, "make it again with `grls index`"
+        if spec.get("format") != FORMAT:
+            raise DataError(other_format(spec.get("format"), FORMAT), file)
+        limits = limits_of(spec.get("limits"), file, remedy)
+        loaded = Pretrained(str(folder / "model")).load()
+        codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
+        rescore_input = read_rescore_input(spec.get("rescore"), file)
+        corpus, index, removed, spans = _read_passages(folder, spec, codec, opening.verify)
+        stages = checked_stages(spec.get("stages", []), file, remedy)
+        tried = spec.get("tried") == tried_with()
+        parts = loaded.model, codec, corpus, index
+        opened = cls(*parts, opening.searching, stages, removed, spans, rescore_input, tried)
+        _ = opened.trees  # tried in full precision: results of int8 depend on the batch
+        move(loaded.model, opening.device, opening.precision)
         if opened.options.rescore:
             opened.refuse_to_rescore()
         return opened
@@ -324,12 +304,10 @@ class GenerativeRetriever(DecodesPlans):
                 manifest["spans"] = self.spans.record
             if self.rescore_input is not None:
                 manifest["rescore"] = self.rescore_input._asdict()
-            manifest |= {"weights": model_fingerprint(self.model), "settings": settings_in(new / "model")}
             with suppress(ConfigError):  # a model that cannot decode is refused when it is opened
                 if self.model.dtype is torch.float32 and self.trees is not None:
-                    manifest["tried"] = tried_with(new / "model")
-            manifest |= _sums(new, self.corpus)
-            write_manifest(new, {**manifest, "sha256": own_sum(manifest)})
+                    manifest["tried"] = tried_with()
+            seal_folder(new, manifest)
 
     @classmethod
     def update(cls, folder: Path, output: Path, changes: Changes) -> ChangedCount:
@@ -769,22 +747,6 @@ def generator_within(retriever: Retriever) -> GenerativeRetriever | None:
     return inner.generator if isinstance(inner, DecodesPassages) else None
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    file = folder / MANIFEST
-    manifest = read_spec(folder)
-    if manifest["kind"] != GenerativeRetriever.kind:
-        raise DataError(
-            f"this is a retriever of the kind {manifest['kind']!r}, and a generative one is wanted here: "
-            "give the folder of one, or make one with `grls index MODEL`.",
-            file,
-        )
-    if manifest.get("format") != FORMAT:
-        raise DataError(other_format(manifest.get("format"), FORMAT), file)
-    if lacking := [name for name in _SUMS if name not in manifest]:
-        raise DataError(f"the field {lacking[0]!r} is missing; make it again with `grls index`.", file)
-    return manifest
-
-
 def _read_passages(
     folder: Path, manifest: dict[str, Any], codec: Codec, verify: bool | None
 ) -> tuple[Corpus, ConstraintIndex, list[int], Spans | None]:
@@ -811,24 +773,7 @@ def _read_passages(
             "it again with `grls index`."
         )
     removed = _removed(folder / REMOVED, corpus) if manifest.get("removed") else []
-    sums = _sums(folder, corpus)
-    changed = [part for name, part in _PARTS.items() if manifest.get(name) != sums.get(name)]
-    if manifest["sha256"] != own_sum(manifest):
-        changed.append(MANIFEST)
-    if changed:
-        raise MismatchError(
-            f"{folder}: {changed[0]} has changed since it was written; make it again with `grls index`."
-        )
     return corpus, index, removed, spans
-
-
-def _sums(folder: Path, corpus: Corpus) -> dict[str, str]:
-    sums = {"metadata": corpus.metadata_fingerprint}
-    for name in ("index", "added"):
-        for file in (folder / name / INDEX, folder / name / RANGES):
-            if file.is_file():
-                sums[f"{name}_sha256"] = sha256(file)
-    return sums
 
 
 def _fingerprints(codec: Codec, corpus: Corpus, words: int | None) -> tuple[str, str]:

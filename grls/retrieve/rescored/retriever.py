@@ -27,9 +27,9 @@ from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Filter
 from grls.data.types import RANKINGS, Hit, Passage, Query
 from grls.errors import DataError, MismatchError
-from grls.index.files import chosen_verify
 from grls.io.files import atomic_folder
 from grls.io.progress import Progress, counted
+from grls.io.seal import chosen_verify
 from grls.models.cross_encoder import PairScorer
 from grls.models.sentence_model import library_type
 from grls.models.text_encoder import passage_text
@@ -57,9 +57,8 @@ from grls.retrieve.spec import (
     check_fields,
     from_fields,
     member_path,
-    passages_record,
     recorded,
-    write_manifest,
+    seal_folder,
 )
 
 MODEL = "model"
@@ -152,14 +151,14 @@ class RescoredRetriever:
         building.refuse_unused("a cross-encoder", _UNUSED)
         encoder, passages = PairScorer.load(model, building.device), Corpus.read(corpus)
         words = BM25Retriever(passages)
-        first = {"kind": BM25, "analyzer": recorded(words.analyzer), **passages_record(passages)}
+        first = {"kind": BM25, "analyzer": recorded(words.analyzer)}
         retriever = cls(words, encoder, Rereading(PASSAGES))
         spec = {"kind": cls.kind, "retriever": first, "model": MODEL, **recorded(retriever.rereading)}
         with atomic_folder(building.output, MANIFEST) as new:
             (new / MODEL).mkdir()
             encoder.write(new / MODEL)
             passages.write(corpus_file(new))
-            write_manifest(new, {"format": FORMAT, **spec, **retriever.sums()})
+            seal_folder(new, {"format": FORMAT, **spec})
         return (
             f"{building.output}: {counted(len(passages), 'passage')}, the first {PASSAGES} of BM25 are read"
         )
