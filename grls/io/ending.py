@@ -21,8 +21,9 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from threading import Lock
 from typing import Any
+
+from tqdm import tqdm
 
 from grls.errors import ConfigError, GrlsError, OptionError, in_shell, out_of_memory, worded_for
 from grls.io.files import WRITE_ERRORS, is_write_failure
@@ -154,11 +155,6 @@ def _unread() -> bool:
     return gone
 
 
-_lock = Lock()
-_contexts: list[Callable[[], None]] = []
-"""For each open context of :func:`without_weight_bars` the function that shows the bars again."""
-
-
 def quiet() -> None:
     """Silence notes of other libraries that are not for users; warnings that matter stay.
 
@@ -195,22 +191,7 @@ def quiet() -> None:
 
 @contextmanager
 def without_weight_bars() -> Iterator[None]:
-    """A context in which transformers draws no progress bar for weights (downloads keep theirs).
-
-    Contexts of several threads may overlap: the bars return when the last one ends.
-    """
-    with _lock:
-        _contexts.append(_contexts[0] if _contexts else _hide_bars())
-    try:
-        yield
-    finally:
-        with _lock:
-            show = _contexts.pop()
-            if not _contexts:
-                show()
-
-
-def _hide_bars() -> Callable[[], None]:
+    """A context in which transformers draws no progress bar for weights (downloads keep theirs)."""
     from huggingface_hub.utils.tqdm import (
         are_progress_bars_disabled,
         disable_progress_bars,
@@ -219,23 +200,18 @@ def _hide_bars() -> Callable[[], None]:
     from transformers.utils import logging as transformers_logging
 
     gguf: Any = import_module("transformers.modeling_gguf_pytorch_utils")
-    bar, shown = getattr(gguf, "tqdm", None), transformers_logging.is_progress_bar_enabled()
-    downloads = not are_progress_bars_disabled()
-    transformers_logging.disable_progress_bar()  # hides those of downloads as well
-    if downloads:
-        enable_progress_bars()
-    if bar is not None:
-        gguf.tqdm = partial(bar, disable=True)
-
-    def show() -> None:
-        if bar is not None:
-            gguf.tqdm = bar
-        if shown:
-            transformers_logging.enable_progress_bar()  # shows those of downloads as well
-            if not downloads:
-                disable_progress_bars()
-
-    return show
+    downloads, weights = not are_progress_bars_disabled(), transformers_logging.is_progress_bar_enabled()
+    gguf.tqdm = partial(tqdm, disable=True)
+    transformers_logging.disable_progress_bar()  # and those of downloads
+    try:
+        if downloads:
+            enable_progress_bars()
+        yield
+    finally:
+        if weights:
+            transformers_logging.enable_progress_bar()
+        if not downloads:
+            disable_progress_bars()
 
 
 @contextmanager

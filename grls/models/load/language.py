@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from grls.errors import ConfigError, bounded
 from grls.io.locks import exclusive
 from grls.models.load.build import Loaded, Pretrained, add_markers, is_four_bit, large_options, open_writer
-from grls.models.load.opening import language_source, opening, settings_of, token_settings
+from grls.models.load.opening import language_source, opening
 from grls.models.precision import Precision, move, refuse_nan_logits
 from grls.models.seq2seq.slots import start_token
 
@@ -159,6 +160,38 @@ class CausalLM(PretrainedLM):
         return Loaded(model, tokenizer)
 
 
+_HARMLESS = frozenset(
+    {
+        "transformers_version", "_name_or_path", "name_or_path", "_commit_hash", "_from_model_config",
+        "architectures", "dtype", "torch_dtype", "_attn_implementation", "attn_implementation",
+        "tokenizer_class", "id2label", "label2id", "finetuning_task", "task_specific_params", "problem_type",
+        "initializer_range", "initializer_factor", "gradient_checkpointing", "__version__", "is_local",
+        "local_files_only", "model_max_length",
+    }
+)  # fmt: skip
+_TRAINING = re.compile(r"dropout|pdrop|layerdrop")
+_TOKEN = re.compile(r"_token_ids?$")
+
+
+def _settings(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The fields of a config on which the output depends, nested fields by their path."""
+    fields: dict[str, Any] = {}
+    for name, value in config.items():
+        if name in _HARMLESS or _TRAINING.search(name):
+            continue
+        if isinstance(value, Mapping):
+            fields |= _settings(value, f"{prefix}{name}.")
+        else:
+            fields[prefix + name] = value
+    return fields
+
+
+def _token_settings(generation: Any) -> dict[str, Any]:
+    """The tokens of a generation config; options of grls control the rest."""
+    fields = getattr(generation, "__dict__", {})
+    return {name: value for name, value in fields.items() if _TOKEN.search(name) and value is not None}
+
+
 def model_fingerprint(model: Any) -> str:
     """SHA-256 of all that the output of a model depends on beside its tokenizer: weights and settings.
 
@@ -170,8 +203,8 @@ def model_fingerprint(model: Any) -> str:
             own = {name: value for name, value in part.get_config_dict().items() if name != "max_seq_length"}
             settings.append([type(part).__name__, own])
         if isinstance(part, PreTrainedModel):
-            settings.append(settings_of(part.config.to_diff_dict()))
-            settings.append(token_settings(getattr(part, "generation_config", None)))
+            settings.append(_settings(part.config.to_diff_dict()))
+            settings.append(_token_settings(getattr(part, "generation_config", None)))
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for name, weight in sorted(model.state_dict().items()):
         digest.update(f"{name} {tuple(weight.shape)}".encode())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
@@ -46,8 +46,6 @@ _CALLED = ("activation_fn", "activation_function", "sbert_ce_default_activation_
 _TORCH = re.compile(r"torch\.nn\.(modules\.\w+\.)?[A-Z]\w*$")
 _TASKS = ("feature-extraction", "fill-mask", "sequence-classification", "text-generation")
 """The tasks of sentence-transformers that read texts."""
-_RARE = "\U00010380 \U00013000 \U0001f9a6"
-"""A letter of Ugaritic, a hieroglyph and an otter: hardly any vocabulary has all of them."""
 _SHOWN = 3
 """How many weights an error names."""
 _DAMAGED = (
@@ -110,15 +108,12 @@ def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
 
     refuse_dependent(source)
     folder = Path(source)
-    if folder.is_dir() and not options.get("gguf_file"):
-        if not (folder / "tokenizer_config.json").is_file():
-            raise IncompleteError(
-                "its tokenizer is missing, or tokenizer_config.json, which names the special tokens: save it "
-                "there (save_pretrained), or copy its files from the source of the model"
-            )
-        file = folder / "tokenizer.json"
-        if file.is_file() and not (isinstance(content := read_json(file), dict) and "model" in content):
-            raise IncompleteError(f"its {file.name} is damaged: copy it from the source of the model")
+    listed = options.get("gguf_file") or (folder / "tokenizer_config.json").is_file()
+    if folder.is_dir() and not listed:
+        raise IncompleteError(
+            "its tokenizer is missing, or tokenizer_config.json, which names the special tokens: save it "
+            "there (save_pretrained), or copy its files from the source of the model"
+        )
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
         source, trust_remote_code=False, **of_the_hub(source), **options
     )
@@ -128,21 +123,7 @@ def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
             f"its tokenizer has no words, only {len(known)} special tokens, so tokenizer.json or another "
             "file of the vocabulary is missing: copy it from the source of the model"
         )
-    refuse_unknown_words(tokenizer)
     return tokenizer
-
-
-def refuse_unknown_words(tokenizer: Any) -> None:
-    """Refuse a tokenizer, of transformers or of tokenizers, that fails at unknown words."""
-    read = getattr(tokenizer, "encode", None)
-    try:
-        if read is not None:
-            read(_RARE)
-    except Exception as error:  # the tokenizers library raises errors of this class
-        raise IncompleteError(
-            f"its tokenizer fails at a character that it does not know ({first_line(error).rstrip('.')}), so "
-            "it lacks the token for unknown words: copy tokenizer.json from the source of the model"
-        ) from None
 
 
 def refuse_larger_tokenizer(model: Any, tokenizer: Any) -> None:
@@ -179,12 +160,11 @@ def open_model(
     pooler: bool = False,
     **options: Any,
 ) -> Any:
-    """A model with exactly the weights of its folder; none is missing and none is dropped.
+    """A model with exactly the weights of its folder, whose config or tokenizer is open already.
 
     ``new_head``: head and pooler may be missing, because they will be trained. ``pooler``: the output
     depends on the pooler. Weights of another head than the loaded one are ignored.
     """
-    refuse_dependent(source)
     if not options.get("gguf_file"):
         refuse_pickle(source)
         options["use_safetensors"] = True
@@ -233,17 +213,11 @@ def refuse_dependent(source: str | Path, folder: str = "") -> None:
     for file in _settings_files(source, folder):
         name = file.relative_to(place) if file.is_relative_to(place) else file.name
         refuse_code(read_json(file), str(name))
-    if not (place / "adapter_config.json").is_file():  # with it, transformers reads another model
-        return
-    merge = "merge them into it (merge_and_unload of peft), and save the whole model"
-    if any(not file.name.startswith("adapter_") for file in place.glob("*.safetensors*")):
+    if (place / "adapter_config.json").is_file():  # with it, transformers reads another model
         raise IncompleteError(
-            "it holds adapters (adapter_config.json) beside a whole model, so it is not clear which of them "
-            f"is meant: if the model has learned them already, remove adapter_config.json; else {merge}"
+            "it holds adapters (adapter_config.json): merge them into their model (merge_and_unload of peft) "
+            "and save that as a whole, or remove the file if the model here has learned them already"
         )
-    raise IncompleteError(
-        f"it holds adapters (adapter_config.json) and not the model that they change: {merge}"
-    )
 
 
 def _settings_files(source: str | Path, folder: str) -> Iterable[Path]:
@@ -453,38 +427,6 @@ def settings_files(folder: Path) -> list[Path]:
             raise IncompleteError(f"{Path(place) / links[0]} is a link to a folder: put the folder there")
         files += [Path(place) / name for name in names if name in _FILES]
     return sorted(files)
-
-
-_HARMLESS = frozenset(
-    {
-        "transformers_version", "_name_or_path", "name_or_path", "_commit_hash", "_from_model_config",
-        "architectures", "dtype", "torch_dtype", "_attn_implementation", "attn_implementation",
-        "tokenizer_class", "id2label", "label2id", "finetuning_task", "task_specific_params", "problem_type",
-        "initializer_range", "initializer_factor", "gradient_checkpointing", "__version__", "is_local",
-        "local_files_only", "model_max_length",
-    }
-)  # fmt: skip
-_TRAINING = re.compile(r"dropout|pdrop|layerdrop")
-_TOKEN = re.compile(r"_token_ids?$")
-
-
-def settings_of(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The fields of a config (``to_dict`` in transformers) that count, nested fields by their path."""
-    fields: dict[str, Any] = {}
-    for name, value in config.items():
-        if name in _HARMLESS or _TRAINING.search(name):
-            continue
-        if isinstance(value, Mapping):
-            fields |= settings_of(value, f"{prefix}{name}.")
-        else:
-            fields[prefix + name] = value
-    return fields
-
-
-def token_settings(generation: Any) -> dict[str, Any]:
-    """The fields of a generation config that count: the tokens. Options of grls control sampling."""
-    fields = generation if isinstance(generation, dict) else getattr(generation, "__dict__", {})
-    return {name: value for name, value in fields.items() if _TOKEN.search(name) and value is not None}
 
 
 def write_network(network: Any, folder: str | Path) -> None:

@@ -19,7 +19,6 @@ from grls.models.load.opening import (
     refuse_incomplete,
     refuse_larger_tokenizer,
     refuse_pickle,
-    refuse_unknown_words,
 )
 
 MODULES = "modules.json"
@@ -131,9 +130,7 @@ def refuse_missing_parts(source: str, parts: list[ModuleFolder]) -> None:
 def refuse_unread(model: Any, source: str, parts: list[ModuleFolder]) -> None:
     """Refuse a loaded model with weights that were not read, or with another's tokenizer."""
     for module, part in zip_longest(modules_of(model), parts):
-        tokenizer = getattr(module, "tokenizer", None)
-        refuse_larger_tokenizer(module, tokenizer)
-        refuse_unknown_words(tokenizer)
+        refuse_larger_tokenizer(module, getattr(module, "tokenizer", None))
         network: Any = getattr(module, "auto_model", None)
         if network is None or not hasattr(network, "name_or_path"):
             continue

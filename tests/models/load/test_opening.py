@@ -299,23 +299,6 @@ def test_a_tokenizer_with_more_pieces_than_the_model_has_rows_is_refused(
     assert LOADERS[loader](marked) is not None
 
 
-@pytest.mark.parametrize("loader", ["generator", "language", "judge", "ranker", "encoder", "dense"])
-def test_a_tokenizer_without_a_token_for_unknown_words_is_refused(
-    models: Path, tmp_path: Path, loader: str
-) -> None:
-    """It would end the first search with a text that holds an unknown character."""
-    names = {"generator": "t5", "language": "gpt2", "judge": "judge", "ranker": "ranker"}
-
-    def damage(folder: Path) -> None:
-        state = json.loads((folder / "tokenizer.json").read_text())
-        state["model"] = {"type": "WordLevel", "vocab": {"otter": 0, "calm": 1}, "unk_token": "[GONE]"}
-        (folder / "tokenizer.json").write_text(json.dumps(state))
-
-    folder = broken(models, names.get(loader, "bert"), tmp_path / "m", damage)
-    with pytest.raises(ConfigError, match=r"fails at a character that it does not know .*tokenizer\.json"):
-        LOADERS[loader](folder)
-
-
 @pytest.mark.parametrize(("damage", "named"), [
     (lambda folder: shutil.rmtree(folder / "1_Pooling"), "settings of Pooling"),
     (remove("modules.json"), r"lacks modules\.json"),
