@@ -13,6 +13,7 @@ import torch
 
 sys.path += [str(Path(__file__).parent / "helpers")]  # where helpers are
 
+from composite_specs import write_spec
 from llama_small import write_llama
 from quoting_model import quoting
 from ralm_helpers import PASSAGES, TEXT, write_model
@@ -26,7 +27,7 @@ from grls.models.head import RescoreInput
 from grls.models.load.language import CausalLM
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.spec import relative, write_spec
+from grls.retrieve.spec import relative
 
 ROOT = Path(__file__).parents[1]
 

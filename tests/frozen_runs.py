@@ -24,6 +24,7 @@ sys.path += [str(Path(__file__).parent / "helpers")]  # where helpers are
 
 from biencoder_helpers import logged as biencoder_logged
 from biencoder_helpers import options as biencoder_options
+from composite_specs import write_spec
 from frozen_place import Place, answered, called, curve, lines, measures, reached, results
 from frozen_values import HERE, freeze
 from quoting_model import QUERIES as ASKED
@@ -43,7 +44,7 @@ from grls.data.spans import Spans
 from grls.index import BACKENDS, build_index, save_index
 from grls.models.load.language import load_language_model
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.spec import read_spec, relative, write_spec
+from grls.retrieve.spec import read_spec, relative
 
 TINY = {"vocabulary": 200, "d_model": 32, "d_ff": 64, "d_kv": 8, "num_layers": 1, "num_decoder_layers": 1}
 QUIET = ("--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false", "--trainer.log_every_n_steps=1")

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from grls.data.inputs.arguments import UnfitError, fitted
 from grls.errors import ConfigError, DataError, MismatchError, Option, in_python, worded
-from grls.io.files import atomic_folder, is_temporary, read_json, write_json
+from grls.io.files import is_temporary, read_json, write_json
 from grls.io.seal import FILES, SEAL, changed, chosen_verify, seal, seal_broken, sealed
 
 if TYPE_CHECKING:
@@ -195,13 +195,6 @@ def refuse_changed(folder: str | Path, verify: bool | None = True) -> None:
 def is_retriever(folder: Path) -> bool:
     """Whether a folder holds a retriever; a name that no folder can have is false."""
     return os.path.isfile(folder / MANIFEST)  # noqa: PTH113 (Path.is_file fails for a name too long)
-
-
-def write_spec(folder: str | Path, kind: str, content: Mapping[str, Any]) -> None:
-    """Write the folder of a composite as it is given, without opening it; an earlier one is replaced."""
-    refuse_own_members(folder, content)
-    with atomic_folder(folder, MANIFEST) as new:
-        write_manifest(new, {"format": FORMAT, "kind": kind, **content})
 
 
 def refuse_own_members(folder: str | Path, content: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from composite_specs import write_spec
 from failing import fails
 from ralm_helpers import write_model
 from small_data import small_retriever, tiny_bert, write_small
@@ -22,7 +23,7 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever, pooled_ranking
 from grls.retrieve.registry import Opening, load_named, load_retriever
-from grls.retrieve.spec import update_spec, write_spec
+from grls.retrieve.spec import update_spec
 
 COMPOSITES: dict[str, dict[str, Any]] = {
     "hybrid": {"generator": "../generative", "priors": [{"retriever": "bm25", "weight": 3.0}]},

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from composite_specs import write_spec
 from failing import fails
 from run_files import info_of
 from small_data import small_retriever
 
 from grls.cli import main
 from grls.evaluation.evaluate import evaluate_run
-from grls.retrieve.spec import read_spec, relative, write_spec
+from grls.retrieve.spec import read_spec, relative
 
 
 def hybrid(folder: Path, generator: Path, *priors: dict[str, Any], **options: Any) -> Path:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from biencoder_helpers import options as biencoder_options
+from composite_specs import write_spec
 from encoder_models import tiny_colbert
 from fixture_types import Capsys
 from small_data import passages, small_tokenizer, tiny_bert
@@ -22,7 +23,7 @@ from grls.data.dataset import read_split
 from grls.retrieve.base import FindsChains
 from grls.retrieve.build import Building
 from grls.retrieve.registry import KINDS, Opening, load_retriever, register
-from grls.retrieve.spec import read_spec, write_spec
+from grls.retrieve.spec import read_spec
 from grls.runs.portions import read_info
 from grls.runs.run import Run
 from grls.train.generator.data import RetrieverTeacher

@@ -5,11 +5,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from composite_specs import write_spec
 from failing import fails
 from ralm_helpers import write_model
 
 from grls.cli import main
-from grls.retrieve.spec import read_spec, update_spec, write_spec
+from grls.retrieve.spec import read_spec, update_spec
 
 STORED = {"steps": "dynamic", "max": 2}
 SINGLE = "--hops.steps=single"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from composite_specs import write_spec
 from failing import fails
 from fixture_types import Capsys
 from small_data import write_jsonl, write_small
@@ -16,7 +17,7 @@ from grls.data.corpus import Corpus
 from grls.evaluation.evaluate import evaluate_run
 from grls.retrieve.hops.stop import DoneByLogOdds
 from grls.retrieve.registry import load_retriever
-from grls.retrieve.spec import read_spec, relative, update_spec, write_spec
+from grls.retrieve.spec import read_spec, relative, update_spec
 from grls.tune.step import Journal
 
 SHOWN = re.compile(r"set F1 +([\d.]+), DONE missing +([\d.]+) %, done_bias (\S+), ([\w-]+)")

@@ -10,6 +10,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from composite_specs import write_spec
 from failing import fails
 from fixture_types import Capsys, Patch
 from llama_small import write_llama
@@ -24,7 +25,7 @@ from grls.models.head import RescoreInput
 from grls.models.load.language import CausalLM
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import Opening, load_retriever
-from grls.retrieve.spec import read_spec, relative, update_spec, write_spec
+from grls.retrieve.spec import read_spec, relative, update_spec
 from grls.tune.step import DevQueries, Journal
 
 GAIN = re.compile(r"^(\w+): (.+) ([0-9.]+) -> ([0-9.]+) \((.*)\), ", re.MULTILINE)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from composite_specs import written
+from composite_specs import write_spec, written
 from failing import fails, raises
 from fixture_types import Caplog, Capsys
 from small_data import passages, scratch, small_retriever
@@ -49,7 +49,6 @@ from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop
 from grls.retrieve.hops.stop import DoneByLogOdds
 from grls.retrieve.hybrid.priors import RetrieverPrior, WeightedSource
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.spec import write_spec
 from grls.runs.portions import RunInfo, fingerprint_queries, write_info
 
 QUERIES = [Query(f"q{n}", text) for n, text in enumerate(("is the otter kind ?", "the lynx", "quick"))]

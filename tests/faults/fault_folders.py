@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-from composite_specs import COMPOSITES, write_kinds
+from composite_specs import COMPOSITES, write_kinds, write_spec
 from encoder_models import tiny_colbert, tiny_splade
 from small_data import small_retriever
 
@@ -17,7 +17,7 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.multi_vector import MultiVectorRetriever
 from grls.retrieve.rescored.retriever import RescoredRetriever
 from grls.retrieve.sparse import SparseRetriever
-from grls.retrieve.spec import update_spec, write_link, write_spec
+from grls.retrieve.spec import update_spec, write_link
 
 ADDED = [Passage("new-1", "the otter is new ."), Passage("new-2", "the stoat is quick .")]
 

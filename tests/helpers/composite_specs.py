@@ -16,7 +16,7 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.compose import compose, write_retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.registry import Opening, member_keys
-from grls.retrieve.spec import member_path
+from grls.retrieve.spec import FORMAT, member_path, write_manifest
 
 DYNAMIC = {"steps": "dynamic", "max": 3}
 COMPOSITES: dict[str, dict[str, Any]] = {
@@ -87,3 +87,9 @@ def create(folder: Path, kind: str, content: dict[str, Any], opening: Opening | 
     made = compose(spec, opening)
     write_retriever(made, folder, link=True)
     return made.retriever
+
+
+def write_spec(folder: str | Path, kind: str, content: dict[str, Any]) -> None:
+    """Write the folder of a composite, without opening it."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    write_manifest(folder, {"format": FORMAT, "kind": kind, **content})

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from composite_specs import write_spec
 from fixture_types import Capsys
 
 from grls.cli import main
@@ -15,7 +16,6 @@ from grls.data.corpus import Corpus
 from grls.io import progress
 from grls.io.progress import Progress, reporting, showing, wait_asleep_if_busy, waiting
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.spec import write_spec
 
 
 class Terminal(io.StringIO):

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import bm25s
 import numpy as np
 import pytest
-from composite_specs import create
+from composite_specs import create, write_spec
 from failing import raises
 from small_data import FROGS
 
@@ -20,7 +20,7 @@ from grls.errors import DataError
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.bm25_options import Variant
 from grls.retrieve.registry import Opening, load_named, load_retriever
-from grls.retrieve.spec import read_spec, write_spec
+from grls.retrieve.spec import read_spec
 from grls.retrieve.update import Changes, update_folder
 
 CORPUS = Corpus.from_passages(FROGS)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from composite_specs import write_spec
 from failing import raises
 
 from grls.data.words import Analyzer
@@ -22,10 +23,10 @@ from grls.retrieve.spec import (
     recorded,
     refuse_broken_seal,
     refuse_changed,
+    refuse_own_members,
     relative,
     seal_folder,
     update_spec,
-    write_spec,
 )
 
 FILE = Path("grls.json")
@@ -73,28 +74,16 @@ def test_what_changed_since_it_was_written_is_refused(tmp_path: Path) -> None:
     refuse_broken_seal(file.parent)
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
-    write_spec(tmp_path / "r", "rescored", {"retriever": "../a", "depth": 3})
-    assert read_spec(tmp_path / "r") == {"format": 1, "kind": "rescored", "retriever": "../a", "depth": 3}
-    raises(DataError, "give the one that holds this file", read_spec, tmp_path / "r" / "grls.json")
-    write_spec(tmp_path / "r", "rescored", {"retriever": "../b"})
-    assert read_spec(tmp_path / "r")["retriever"] == "../b"
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "notes").write_text("mine")
-    raises(ConfigError, "not replaced", write_spec, tmp_path / "other", "rescored", {})
-
-
 @pytest.mark.parametrize(
     "content",
     [{"retriever": "."}, {"retriever": "a"}, {"members": ["../b", "a"]}, {"priors": [{"retriever": "./a"}]}],
 )
 def test_a_folder_is_not_replaced_with_its_member(tmp_path: Path, content: dict[str, Any]) -> None:
-    """A composite is written as a whole, so a member in its folder would be gone."""
+    """A folder is written as a whole, so a member in it would be gone."""
     written(tmp_path / "r", {"kind": "generative"})
     written(tmp_path / "r" / "a", {"kind": "bm25"})
     with pytest.raises(ConfigError, match=r"its member .*r.* would be lost: choose another folder"):
-        write_spec(tmp_path / "r", "hops", content)
-    assert (tmp_path / "r" / "a" / "grls.json").is_file()
+        refuse_own_members(tmp_path / "r", content)
 
 
 def test_a_change_leaves_all_else(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from composite_specs import write_spec
 from failing import raises
 from small_data import scratch
 
@@ -21,7 +22,6 @@ from grls.models.load.language import load_language_model
 from grls.retrieve.build import Building, build
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.registry import Opening, load_retriever
-from grls.retrieve.spec import write_spec
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
 CPU = Opening(device="cpu")

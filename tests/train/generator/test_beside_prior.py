@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from composite_specs import write_spec
 from llama_small import write_llama
 from small_data import passages
 from train_helpers import chain_options, logged, opened_chains
@@ -20,7 +21,6 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import hidden_spans, prior_over_spans
 from grls.retrieve.hybrid.priors import open_sources, prior_of
-from grls.retrieve.spec import write_spec
 from grls.train.generator.examples import ChainExample
 from grls.train.options import LearnBeside, Mix, PassageInput, WriteSpans
 
