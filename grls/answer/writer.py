@@ -80,25 +80,6 @@ class Spent:
     tokens_written: int = 0
 
 
-_LIKELY = 1024
-"""Tokens that nearly always hold a nucleus."""
-
-
-def nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Logits ``[1, V]`` with minus infinity outside of the nucleus, the likeliest tokens of ``top_p``.
-
-    The result is that of transformers' ``TopPLogitsWarper``, which sorts the whole vocabulary. Here only the
-    likeliest tokens are sorted, if they hold the nucleus.
-    """
-    probabilities, tokens = logits.float().softmax(-1).topk(min(_LIKELY, logits.shape[1]))
-    before = probabilities.cumsum(-1) - probabilities
-    if before[0, -1] < top_p and len(tokens[0]) < logits.shape[1]:  # the nucleus may be larger
-        warped: torch.Tensor = TopPLogitsWarper(top_p)(None, logits)
-        return warped
-    likely = tokens[before < top_p]
-    return torch.full_like(logits, -torch.inf).index_copy(1, likely, logits[:, likely])
-
-
 class Drawn(LogitsProcessor):
     """Noise that makes the best token of a row a draw from its distribution (the Gumbel-max trick).
 
@@ -118,7 +99,7 @@ class Drawn(LogitsProcessor):
                 noise = torch.empty(scores.shape[1]).exponential_(generator=generator).log_().neg_()  # [V]
                 likely = scores[row : row + 1] / draw.temperature  # [1, V]
                 if draw.top_p < 1:
-                    likely = nucleus(likely, draw.top_p)
+                    likely = TopPLogitsWarper(draw.top_p)(None, likely)
                 drawn[row] = likely[0] + noise.to(scores.device)
         return drawn
 

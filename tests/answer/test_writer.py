@@ -12,12 +12,12 @@ from failing import raises
 from models_small import END, PAD, VOCABULARY, small_gpt2, small_llama, small_t5
 from reader_helpers import characters
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, TopPLogitsWarper
+from transformers import PreTrainedTokenizerFast
 from unigram import FORGED, unigram
 
 from grls.answer.dialogue import Dialogue, few_shot, in_turns
 from grls.answer.ralm.reader import InContextRalm
-from grls.answer.writer import Continuation, Drawn, Sampling, TextWriter, nucleus
+from grls.answer.writer import Continuation, Drawn, Sampling, TextWriter
 from grls.data.codec import foreign_ids
 from grls.data.spelling import turn_markers
 from grls.errors import ConfigError
@@ -303,15 +303,6 @@ def test_draws_follow_the_distribution_at_their_temperature() -> None:
     processor = Drawn([Sampling(2.0, 0)])
     drawn = sum(int(processor(torch.zeros(1, 1), logits).argmax()) == 0 for _ in range(4000))
     assert drawn / 4000 == pytest.approx(0.75, abs=0.025)
-
-
-@pytest.mark.parametrize("sharpness", [0.1, 3.0, 30.0])  # the first has a nucleus of thousands
-@pytest.mark.parametrize("top_p", [0.001, 0.5, 0.95])
-def test_a_nucleus_is_that_of_transformers(sharpness: float, top_p: float) -> None:
-    logits = sharpness * torch.randn(1, 5000, generator=torch.Generator().manual_seed(0))
-    expected = TopPLogitsWarper(top_p)(None, logits)
-    assert nucleus(logits, top_p).equal(expected)
-    assert expected.isfinite().any()
 
 
 def test_no_text_is_a_special_token_where_those_are_pieces_like_others() -> None:
