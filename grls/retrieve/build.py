@@ -1,13 +1,12 @@
 """Building a retriever folder of any kind from a model and a corpus.
 
 A kind that can be built has a classmethod ``build(model, corpus, building)``, which writes the folder and
-returns a line about it; ``built_by_workers`` says that it uses :attr:`Building.workers`. It may also have
+returns a line about it, and ``built_with``, the options of :data:`_OF_KINDS` that it uses. It may also have
 ``recognises(model)``, by which ``auto`` chooses; a model that no kind recognises is generative.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -54,13 +53,12 @@ class Building:
     similarity: Similarity | None = None
     workers: Workers | None = None
 
-    def refuse_unused(self, called: str, unused: Collection[str], remedy: str = "") -> None:
-        """Refuse options that have no effect on a kind, which the error calls "a bi-encoder" or so."""
-        usual = Building(self.output, self.kind)
-        for name in unused:
-            value = attrgetter(name)
-            if value(self) != value(usual):
-                raise ConfigError(f"{called} has no {Option(name)}; {remedy or 'leave it out'}.")
+
+_OF_KINDS = (
+    "index.backend", "index.form", "index.span_words", "limits.passage", "limits.query", "limits.input",
+    "similarity", "workers",
+)  # fmt: skip
+"""Options of building that some kinds alone use."""
 
 
 def build(model: str, corpus: str, building: Building) -> str:
@@ -86,8 +84,13 @@ def build(model: str, corpus: str, building: Building) -> str:
         known = ", ".join(sorted({AUTO, *buildable, *VARIANTS}))
         fault = "is not built from a model" if kind in KINDS else "is no kind of retriever"
         raise ConfigError(f"{Option('kind', variant)} {fault}; choose one of {known}.")
-    if building.workers is not None and not getattr(classes[kind], "built_by_workers", False):
-        raise ConfigError(f"{Option('ray')} builds no retriever of the kind {kind!r}: leave it out.")
+    built_with, usual = getattr(classes[kind], "built_with", ()), Building(building.output, variant)
+    for name in _OF_KINDS:
+        if name not in built_with and attrgetter(name)(building) != attrgetter(name)(usual):
+            option = Option("ray" if name == "workers" else name)
+            instead = name.startswith("limits.") and "limits.input" in built_with
+            remedy = f"set {Option('limits.input')} instead" if instead else "leave it out"
+            raise ConfigError(f"a retriever of kind {kind!r} has no {option}; {remedy}.")
     try:
         line = classes[kind].build(model, corpus, replace(building, kind=variant))
     except UnopenedError as error:

@@ -129,6 +129,8 @@ class DenseRetriever(EncodedRetriever):
         """Whether a model is a folder of sentence-transformers that gives one vector a text."""
         return model == PACKAGED_ENCODER or super().recognises(model)
 
+    built_with = ("limits.input", "similarity", "workers")
+
     @classmethod
     def loading(cls, building: Building) -> dict[str, Any]:
         return {"kind": "st5" if building.kind == "st5" else "auto", "similarity": building.similarity}

@@ -137,7 +137,7 @@ class EncodedRetriever(ABC):
     """The options of search that this kind can use."""
     embeddable: ClassVar[bool] = False
     """Whether a composite may embed its specification: its data are in its folder."""
-    built_by_workers: ClassVar[bool] = True
+    built_with: ClassVar[tuple[str, ...]] = ("limits.input", "workers")
 
     def __init__(
         self,
@@ -231,7 +231,6 @@ class EncodedRetriever(ABC):
     @classmethod
     def loading(cls, building: Building) -> dict[str, Any]:
         """Further arguments of the ``load`` of the encoder, from the options of a build."""
-        building.refuse_unused(cls.encodes.what, ("similarity",))
         return {}
 
     def _recorded(self, folder: Path) -> dict[str, Any]:
@@ -312,12 +311,6 @@ class EncodedRetriever(ABC):
     @classmethod
     def build(cls, model: str, corpus: str, building: Building) -> str:
         """Build a folder; see :func:`grls.retrieve.build.build`. A run that was killed goes on."""
-        name = cls.encodes.what
-        building.refuse_unused(
-            name, ("limits.passage", "limits.query"), f"set {Option('limits.input')} instead"
-        )
-        building.refuse_unused(name, ("index.span_words",), "it reads whole passages: leave it out")
-        building.refuse_unused(name, ("index.backend", "index.form"))
         check_counts(batch_size=building.batch_size)
         start, source = perf_counter(), seen_elsewhere(model)
         options = {"device": building.device, "max_tokens": building.limits.input, **cls.loading(building)}

@@ -114,7 +114,10 @@ class GenerativeRetriever(DecodesPlans):
     tuned_by = ("grls.tune.priors:RESCORING",)
     embeddable = False
     scores_are_log_probabilities = True
-    built_by_workers = True
+    built_with = (
+        "index.backend", "index.form", "index.span_words", "limits.passage", "limits.query", "limits.input",
+        "workers",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -168,9 +171,6 @@ class GenerativeRetriever(DecodesPlans):
         """Files in the folder of a model hold the length limits of its training, its spans and how it
         rescores. Options override these files.
         """
-        building.refuse_unused(
-            "a generator", ("similarity",), f"leave it out, or choose {Option('kind', 'dense')}"
-        )
         source = Pretrained(model)
         loaded = source.load()
         passages = Corpus.read(corpus)

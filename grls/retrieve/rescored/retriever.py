@@ -64,16 +64,6 @@ from grls.retrieve.spec import (
 MODEL = "model"
 """The folder of an embedded cross-encoder."""
 
-_UNUSED = (
-    "index.backend",
-    "index.form",
-    "index.span_words",
-    "limits.passage",
-    "similarity",
-    "limits.query",
-    "limits.input",
-)
-"""Options of building that have no effect on a cross-encoder."""
 _USED = ("batch_size", "truncate_queries")
 """Options of search that have an effect on the cross-encoder."""
 
@@ -148,7 +138,6 @@ class RescoredRetriever:
     @classmethod
     def build(cls, model: str, corpus: str, building: Building) -> str:
         """Build a folder that rescores the passages of BM25."""
-        building.refuse_unused("a cross-encoder", _UNUSED)
         encoder, passages = PairScorer.load(model, building.device), Corpus.read(corpus)
         words = BM25Retriever(passages)
         first = {"kind": BM25, "analyzer": recorded(words.analyzer)}
