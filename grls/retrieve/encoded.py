@@ -36,7 +36,6 @@ from grls.data.inputs.tables import short_repr
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index.build import refuse_empty
-from grls.index.files import CHECKED_BYTES
 from grls.index.rows import Array
 from grls.io.files import atomic_folder, note_mapped, temporary
 from grls.io.progress import Progress, counted

@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 from serve_helpers import client_of, serving_of
 
 import grls
-from grls.index import array
+from grls.index import files
 from grls.io.files import noting_mapped
 from grls.models.load import opening
 from grls.retrieve import encoded
@@ -33,8 +33,8 @@ def test_small_indexes_and_models_are_in_memory(kinds: Path, tmp_path: Path) -> 
 
 def map_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small indexes and models be mapped as large ones are."""
-    monkeypatch.setattr(array, "CHECKED_BYTES", 0)
-    monkeypatch.setattr(array.map_array, "__defaults__", (0,))
+    monkeypatch.setattr(files, "CHECKED_BYTES", 0)
+    monkeypatch.setattr(files.map_array, "__defaults__", (0,))
     monkeypatch.setattr(opening, "READ_BYTES", 0)
 
 
