@@ -33,7 +33,7 @@ from grls.index import build_index
 from grls.models.load.build import GeneratorSpec, Pretrained
 from grls.models.load.language import CausalLM
 from grls.train.generator.data import RetrieveData
-from grls.train.generator.examples import ChainExample, RetrieveExamples
+from grls.train.generator.examples import Hops, RetrieveExamples
 from grls.train.generator.module import Retrieve, RetrieveChains
 
 IGNORED = -100
@@ -95,7 +95,7 @@ class Pairs(Dataset[dict[str, list[int]]]):
         return len(self.examples)
 
     def __getitem__(self, number: int) -> dict[str, list[int]]:
-        (hop,) = self.examples.draw(number, 0).hops
+        (hop,) = self.examples.draw(number, 0)
         source, target = hop.source, self.targets(hop.taken).tolist()
         self.meter.add(len(source), len(target))
         ids, labels = source, target
@@ -168,8 +168,8 @@ class Counted:
         return len(self.examples)
 
     def draw(self, number: int, epoch: int) -> Any:  # noqa: D102
-        drawn: ChainExample = self.examples.draw(number, epoch)
-        for hop in drawn.hops:
+        drawn: Hops = self.examples.draw(number, epoch)
+        for hop in drawn:
             self.meter.add(len(hop.source), len(self.targets(hop.taken)))
         return drawn
 

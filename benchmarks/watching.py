@@ -132,7 +132,7 @@ class HopRecall:
         dev, qrels = read_split(data, "dev", self.corpus)
         every = RetrieveExamples(dev[:queries], qrels, self.corpus, codec)
         chains = [every.draw(n, 0) for n in range(len(every))]
-        self.hops = [hop for chain in chains for hop in chain.hops if hop.gold != (len(self.corpus),)]
+        self.hops = [hop for chain in chains for hop in chain if hop.gold != (len(self.corpus),)]
 
     def __call__(self, model: Any, mode: ScoreMode) -> float:
         """Mean recall of the constrained search, in [0, 1]; the model stays in its training or eval mode."""

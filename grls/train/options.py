@@ -359,7 +359,6 @@ class Rescore:
     Args:
         retrievers: Retrievers that propose passages: folders of bi-encoders over the corpus, or ``bm25``.
         passages: Number of proposed passages for each rescored hop, beside the right ones.
-        depth: Number of best passages of each retriever from which proposals are drawn.
         right: Largest number of right passages of a hop that are rescored.
         hops: Number of rescored hops of a chain, drawn anew each epoch.
         tokens: Number of first tokens of a passage that are read.
@@ -368,7 +367,6 @@ class Rescore:
 
     retrievers: list[str]
     passages: int = 12
-    depth: int = 60
     right: int = 6
     hops: int = 1
     tokens: int = 128
@@ -376,9 +374,7 @@ class Rescore:
 
     def __post_init__(self) -> None:
         list_texts(self, "retrievers")
-        at_least(
-            1, "data.rescore.", retrievers=len(self.retrievers), passages=self.passages, depth=self.depth
-        )
+        at_least(1, "data.rescore.", retrievers=len(self.retrievers), passages=self.passages)
         at_least(1, "data.rescore.", right=self.right, hops=self.hops, tokens=self.tokens)
 
 
@@ -399,9 +395,6 @@ class RetrieveDataOptions(GeneratorDataOptions):
         teacher: Teacher whose probabilities are mixed into the targets: a retriever folder over the same
             corpus (of a bi-encoder, a sparse or a multi-vector encoder), or ``bm25``; null: no teacher.
         teacher_share: Share of the teacher in the targets (0 to 1).
-        teacher_temperature: Temperature of the teacher's softmax, by which its scores are divided; null: 0.05
-            for a bi-encoder, and for other kinds their default temperature as priors (2 for BM25).
-        teacher_passages: Number of the teacher's best passages in the targets.
         branches: Number of passages drawn from the teacher at each hop and trained beside the gold passage.
         prior: Bi-encoders or BM25 beside which the generator learns: the loss is that of the product of both.
             Decode with the same prior; null: no prior.
@@ -420,8 +413,6 @@ class RetrieveDataOptions(GeneratorDataOptions):
     by_hop: bool = False
     teacher: str | None = None
     teacher_share: float = 0.5
-    teacher_temperature: float | None = None
-    teacher_passages: int = 100
     branches: int = 0
     prior: LearnBeside | None = None
     spans: WriteSpans | None = None
@@ -431,8 +422,6 @@ class RetrieveDataOptions(GeneratorDataOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         bounded("(0, 1]", "data.", decay=self.decay)
-        bounded("(0, inf)", "data.", teacher_temperature=self.teacher_temperature)
-        at_least(1, "data.", teacher_passages=self.teacher_passages)
 
 
 @dataclass(frozen=True)
@@ -445,21 +434,15 @@ class RecallOptions:
     Args:
         k: Cut-off of recall.
         beams: Beam width.
-        mode: Score mode: ``renormalized`` over the allowed tokens, or ``full`` over the vocabulary.
         hops: Largest number of hops of dynamic retrieval, measured as ``dev_f1``; 0 measures only single-step
             recall.
-        batch_size: Inputs decoded together.
         rescore: Passages of each input to rescore, for a generator that learns rescoring; 0: none.
-        rescore_weight: Weight of rescoring.
     """
 
     k: int = 5
     beams: int = 5
-    mode: ScoreMode = "renormalized"
     hops: int = 0
-    batch_size: int = 64
     rescore: int = 0
-    rescore_weight: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -129,7 +129,9 @@ def test_it_teaches_proposes_and_finds_what_is_near_or_wrong(
 ) -> None:
     corpus = Corpus.read(place / "data")
     hop = HopExample([], (3,), 3, "is the otter kind ?", (0,), (0, 3), "seed")
-    (opinion,) = RetrieverTeacher(str(folder), corpus, None, 4, "cpu").opinions([hop])
+    teacher = RetrieverTeacher(str(folder), corpus, "cpu")
+    teacher.passages = 4
+    (opinion,) = teacher.opinions([hop])
     assert sum(opinion.values()) == pytest.approx(1)
     assert 0 not in opinion
     assert len(opinion) == 4

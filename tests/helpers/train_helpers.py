@@ -96,7 +96,7 @@ class AsPairs:
         return len(self.examples)
 
     def draw(self, number: int, epoch: int) -> Example:
-        (hop,) = self.examples.draw(number, epoch).hops
+        (hop,) = self.examples.draw(number, epoch)
         codec, (name,) = self.examples.codec, hop.gold
         row = codec.done_sequence if name == len(self.corpus) else codec.passages([self.corpus[name]])[0]
         return Example(hop.source, row[hop.front :].tolist())

@@ -213,7 +213,7 @@ def test_the_front_of_a_path_with_a_title(data: Path) -> None:
     examples = MemoriseExamples(Corpus.from_passages([passage]), codec, unit="path")
     whole = codec.passages([passage])[0]
     front = len(codec.passages([passage._replace(text="the otter ; is ")])[0]) - 1
-    assert np.array_equal(examples.draw(0, 0).hops[0].source, codec.plain_input(whole[:front].tolist()))
+    assert np.array_equal(examples.draw(0, 0)[0].source, codec.plain_input(whole[:front].tolist()))
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,6 @@ class BiEncoderOptions(PairOptions):
         learning_rate: Peak learning rate.
         schedule: Learning rate after the warm-up: ``linear`` decay to zero, or ``constant``.
         warmup: Share of all steps in which the learning rate rises (0 to 1).
-        weight_decay: Weight decay of the optimizer.
         optimizer: ``adamw``, or ``adafactor`` with the learning rate above instead of relative steps.
         clip: Largest norm of the gradient; larger gradients are scaled down to it.
         similarity: How vectors are compared, in training and in search: ``cosine``, ``dot``, ``euclidean``,
@@ -105,7 +104,6 @@ class BiEncoderOptions(PairOptions):
     learning_rate: float = 2e-5
     schedule: Literal["linear", "constant"] = rare("linear")
     warmup: float = rare(0.1)
-    weight_decay: float = rare(0.0)
     optimizer: Literal["adamw", "adafactor"] = rare("adamw")
     clip: float = rare(1.0)
     similarity: Similarity | None = None

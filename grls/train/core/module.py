@@ -121,7 +121,7 @@ class TrainingModule(L.LightningModule):
         ``steps``: all optimizer steps; None: as many as the trainer makes.
         """
         parameters = [p for p in self.parameters() if p.requires_grad]
-        rates = {"lr": options.learning_rate, "weight_decay": options.weight_decay}
+        rates = {"lr": options.learning_rate, "weight_decay": 0.0}
         optimizer: torch.optim.Optimizer
         if self.optimizer == "adafactor":
             optimizer = Adafactor(parameters, **rates, relative_step=False, scale_parameter=False)
@@ -178,7 +178,6 @@ class GeneratorModule(TrainingModule):
         learning_rate: Peak learning rate.
         schedule: Learning rate after the warm-up: ``constant``, or ``linear`` decay to zero.
         warmup: Share of all steps in which the learning rate rises (0 to 1).
-        weight_decay: Weight decay of the optimizer.
         loss: Cross-entropy over the vocabulary (``full``), or over the tokens that the constraint index
             allows (``allowed``).
         gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
@@ -203,7 +202,6 @@ class GeneratorModule(TrainingModule):
         learning_rate: float = 1e-4,
         schedule: Literal["constant", "linear"] = "linear",
         warmup: float = 0.1,
-        weight_decay: float = 0.0,
         loss: Loss = "full",
         gradient_checkpointing: bool = False,
         freeze_encoder: bool = False,
@@ -227,7 +225,6 @@ class GeneratorModule(TrainingModule):
         self.learning_rate = learning_rate
         self.schedule = schedule
         self.warmup = warmup
-        self.weight_decay = weight_decay
         self.loss: Loss = loss
         self._head = Head(self.model)
         if gradient_checkpointing:

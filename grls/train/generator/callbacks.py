@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import lightning as L
 import torch
@@ -42,29 +42,21 @@ class ConstrainedRecall(L.Callback):
     Args:
         k: Cut-off of recall.
         beams: Beam width.
-        mode: Score mode: ``renormalized`` over the allowed tokens, or ``full`` over the vocabulary.
         hops: Largest number of hops of dynamic retrieval, measured as ``dev_f1``; 0 measures only single-step
             recall.
-        batch_size: Inputs decoded together.
         rescore: Passages of each input to rescore, for a generator that learns rescoring; 0: none.
-        rescore_weight: Weight of rescoring.
     """
 
     def __init__(
         self,
         k: int = 5,
         beams: int = 5,
-        mode: Literal["renormalized", "full"] = "renormalized",
         hops: int = 0,
-        batch_size: int = 64,
         rescore: int = 0,
-        rescore_weight: float = 1.0,
     ):
         self.k = k
         self.hops = hops
-        self.options = SearchOptions(
-            max(k, beams), mode, batch_size=batch_size, rescore=rescore, rescore_weight=rescore_weight
-        )
+        self.options = SearchOptions(max(k, beams), batch_size=64, rescore=rescore)
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         data: Any = trainer.datamodule  # type: ignore[attr-defined]

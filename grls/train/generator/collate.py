@@ -23,7 +23,7 @@ from torch import Tensor, tensor
 from grls.index import ConstraintIndex
 from grls.train.core.collate import Batch, DecisionTensors, Labels, pad, pairs
 from grls.train.generator.decisions import walk_paths
-from grls.train.generator.examples import ChainExample
+from grls.train.generator.examples import Hops
 from grls.train.generator.prior import OpenPriors
 from grls.train.generator.rescoring import Proposals, Read
 from grls.train.generator.targets import Teaching
@@ -75,8 +75,8 @@ class HopCollator:
     prior: OpenPriors | None = None
     proposals: Proposals | None = None
 
-    def __call__(self, examples: Sequence[ChainExample]) -> Batch:
-        hops = [hop for example in examples for hop in example.hops]
+    def __call__(self, examples: Sequence[Hops]) -> Batch:
+        hops = [hop for example in examples for hop in example]
         targets, paths = self.teaching(hops)
         rows = [self.index.tokens(path.passage)[hops[path.hop].front :].tolist() for path in paths]
         if self.full:
@@ -218,12 +218,12 @@ class TreeBatch(NamedTuple):
 
 
 def trees(
-    examples: Sequence[ChainExample], owners: Sequence[int], written: Sequence[Sequence[int]]
+    examples: Sequence[Hops], owners: Sequence[int], written: Sequence[Sequence[int]]
 ) -> tuple[TreeBatch, list[list[int]]]:
     """A tree of each chain, with what is ``written`` after the hops ``owners``; see :func:`group`."""
-    chains = [n for n, example in enumerate(examples) for _ in example.hops]  # of each hop
+    chains = [n for n, example in enumerate(examples) for _ in example]  # of each hop
     grown = [TokenTree() for _ in examples]
-    hops = [hop for example in examples for hop in example.hops]
+    hops = [hop for example in examples for hop in example]
     ends = [grown[n].insert(hop.source)[-1] for n, hop in zip(chains, hops, strict=True)]
     nodes = [
         [ends[hop], *grown[chains[hop]].insert(tokens, ends[hop])]

@@ -15,7 +15,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages, read_queries
 from grls.data.spans import SPANS, Spans
 from grls.data.types import Query
-from grls.errors import ConfigError, DataError, MismatchError, Option, at_least, bounded
+from grls.errors import ConfigError, DataError, MismatchError, Option, bounded
 from grls.index import ConstraintIndex, build_index
 from grls.io.files import sha256
 from grls.models.head import RESCORE, RescoreInput
@@ -32,8 +32,8 @@ from grls.train.core.examples import Examples
 from grls.train.generator.collate import HopCollator
 from grls.train.generator.examples import (
     USUAL_INPUT,
-    ChainExample,
     HopExample,
+    Hops,
     MemoriseExamples,
     RetrieveExamples,
 )
@@ -136,7 +136,7 @@ class MemoriseData(FitData):
         """
         if self.target == "rest":
             return []
-        hops = [self.dev_examples.draw(n, 0).hops[0] for n in range(len(self.dev_examples))]
+        hops = [self.dev_examples.draw(n, 0)[0] for n in range(len(self.dev_examples))]
         ids = self.corpus.ids(self._sample)
         return [DevInput(hop.source, frozenset([passage])) for hop, passage in zip(hops, ids, strict=True)]
 
@@ -158,9 +158,6 @@ class RetrieveData(FitData):
         teacher: Teacher whose probabilities are mixed into the targets: a retriever folder over the same
             corpus (of a bi-encoder, a sparse or a multi-vector encoder), or ``bm25``; null: no teacher.
         teacher_share: Share of the teacher in the targets (0 to 1).
-        teacher_temperature: Temperature of the teacher's softmax, by which its scores are divided; null: 0.05
-            for a bi-encoder, and for other kinds their default temperature as priors (2 for BM25).
-        teacher_passages: Number of the teacher's best passages in the targets.
         branches: Number of passages drawn from the teacher at each hop and trained beside the gold passage.
         prior: Bi-encoders or BM25 beside which the generator learns: the loss is that of the product of both.
             Decode with the same prior; null: no prior.
@@ -196,8 +193,6 @@ class RetrieveData(FitData):
         by_hop: bool = False,
         teacher: str | None = None,
         teacher_share: float = 0.5,
-        teacher_temperature: float | None = None,
-        teacher_passages: int = 100,
         branches: int = 0,
         prior: LearnBeside | None = None,
         spans: WriteSpans | None = None,
@@ -222,8 +217,6 @@ class RetrieveData(FitData):
         self.by_hop = by_hop
         self.teacher = teacher
         self.teacher_share = teacher_share
-        self.teacher_temperature = teacher_temperature
-        self.teacher_passages = teacher_passages
         self.branches = branches
         self.prior = prior
         self.write_spans = spans
@@ -263,8 +256,7 @@ class RetrieveData(FitData):
         device = "cpu" if self.workers else "auto"  # forked processes, in which batches are made, have no GPU
         share, teacher, proposals = 0.0, None, None
         if self.teacher is not None:
-            teacher_options = (self.teacher_temperature, self.teacher_passages, device)
-            opened = RetrieverTeacher(self.teacher, self.corpus, *teacher_options)
+            opened = RetrieverTeacher(self.teacher, self.corpus, device)
             teacher, share = opened.opinions, self.teacher_share
             self.fingerprints["the retriever of data.teacher"] = opened.fingerprint()
         teaching = Teaching(self.index, done, teacher, share, self.branches, **span_options)
@@ -351,7 +343,7 @@ class Chosen:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def draw(self, number: int, epoch: int) -> ChainExample:
+    def draw(self, number: int, epoch: int) -> Hops:
         return self.all.draw(self.numbers[number], epoch)
 
     def lengths(self) -> Sequence[int]:
@@ -370,23 +362,14 @@ def _key(hop: HopExample) -> tuple[str, tuple[int, ...]]:
 class RetrieverTeacher:
     """The softmax over the best passages of a retriever that scores the whole corpus.
 
-    Args:
-        folder: A retriever folder (of a bi-encoder, a sparse or a multi-vector encoder), or ``bm25``.
-        temperature: By which scores are divided; None: 0.05 for a bi-encoder, and for other kinds their
-            default temperature as priors (2 for BM25).
-        passages: Number of passages in an opinion.
+    Scores are divided by a temperature: 0.05 for a bi-encoder, and for other kinds their default temperature
+    as priors (2 for BM25).
     """
 
-    def __init__(
-        self,
-        folder: str,
-        corpus: Corpus,
-        temperature: float | None = None,
-        passages: int = 100,
-        device: str = "auto",
-    ):
-        bounded("(0, inf)", "data.", teacher_temperature=temperature)
-        at_least(1, "data.", teacher_passages=passages)
+    passages = 100
+    """Number of passages in an opinion."""
+
+    def __init__(self, folder: str, corpus: Corpus, device: str = "auto"):
         opening = Opening(device, search=SearchOptions(truncate_queries=True))
         self.retriever = load_named(folder, corpus, opening)
         scoring = RetrieverPrior(self.retriever, folder)
@@ -396,9 +379,7 @@ class RetrieverTeacher:
                 f"{remedy_of_other_corpus(self.retriever.corpus, corpus)}."
             )
         self.corpus = corpus
-        default = getattr(self.retriever, "teaching_temperature", scoring.temperature)
-        self.temperature = default if temperature is None else temperature
-        self.passages = passages
+        self.temperature = getattr(self.retriever, "teaching_temperature", scoring.temperature)
         self._known: dict[tuple[str, tuple[int, ...]], Mapping[int, float]] = {}
 
     def fingerprint(self) -> str:

@@ -49,10 +49,8 @@ class HopExample(NamedTuple):
     front: int = 0
 
 
-class ChainExample(NamedTuple):
-    """Hops that are learned together, of one query."""
-
-    hops: tuple[HopExample, ...]
+Hops = tuple[HopExample, ...]
+"""An example: hops that are learned together, of one query."""
 
 
 USUAL_INPUT = PassageInput()
@@ -104,7 +102,7 @@ class MemoriseExamples:
     def __len__(self) -> int:
         return len(self._lengths)
 
-    def draw(self, number: int, epoch: int) -> ChainExample:
+    def draw(self, number: int, epoch: int) -> Hops:
         front = int(self._fronts[number])
         read = front if self.reading.reads == "front" else self._lengths[number] - 1  # without the end token
         tokens = self._tokens[self._starts[number] :][:read].tolist()
@@ -114,8 +112,7 @@ class MemoriseExamples:
             source = self.codec.plain_input(tokens)
         seed = f"memorise-{self.seed}-{epoch}-{number}"
         skipped = front if self.target == "rest" else 0
-        hop = HopExample(source, (number,), number, "", (), (number,), seed, front=skipped)
-        return ChainExample((hop,))
+        return (HopExample(source, (number,), number, "", (), (number,), seed, front=skipped),)
 
     def lengths(self) -> Sequence[int]:
         lengths: list[int] = self._lengths.tolist()
@@ -175,7 +172,7 @@ class RetrieveExamples:
     def __len__(self) -> int:
         return len(self.items)
 
-    def draw(self, number: int, epoch: int) -> ChainExample:
+    def draw(self, number: int, epoch: int) -> Hops:
         query, hops = self.items[number]
         # The gold passages in the order of this epoch, the same for all hops of the query.
         chain = drawn_chain(self.chains[query], self.shuffle[query], f"{self.seed}-{epoch}-{query}")
@@ -195,7 +192,7 @@ class RetrieveExamples:
             seed = f"{self.seed}-{epoch}-{query}-{hop}"
             text = self.queries[query].text
             examples.append(HopExample(source, gold, taken, text, evidence, known, seed, own))
-        return ChainExample(tuple(examples))
+        return tuple(examples)
 
     def _read(self, query: int, passages: Sequence[str]) -> list[TokenIds]:
         """Tokens of gold passages as evidence of a query."""

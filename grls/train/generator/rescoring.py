@@ -17,11 +17,13 @@ from grls.models.head import RescoreInput, readout
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hybrid.priors import open_sources
 from grls.retrieve.spec import remedy_of_other_corpus
-from grls.train.generator.examples import ChainExample, HopExample
+from grls.train.generator.examples import HopExample, Hops
 from grls.train.options import Rescore
 
 _REMEMBERED = 50_000
 """Passages whose tokens are cached."""
+_DEPTH = 60
+"""Number of best passages of each retriever from which proposals are drawn."""
 
 
 class Read(NamedTuple):
@@ -54,21 +56,21 @@ class Proposals:
         self._rescore_input = RescoreInput(options.tokens)
         self._tokens: dict[int, tuple[int, ...]] = {}
 
-    def __call__(self, examples: Sequence[ChainExample]) -> list[Read]:
+    def __call__(self, examples: Sequence[Hops]) -> list[Read]:
         """The passages to rescore, for a sample of the hops; hops are numbered one chain after another."""
         # The number of a hop, the hop, and whether its chain ends with DONE.
         chosen: list[tuple[int, HopExample, bool]] = []
         before, done = 0, (len(self.corpus),)
         for example in examples:
-            ends = example.hops[-1].gold == done
+            ends = example[-1].gold == done
             hops = {  # hops of equal evidence are one
                 hop.evidence: (before + n, hop, ends)
-                for n, hop in reversed([*enumerate(example.hops)])
+                for n, hop in reversed([*enumerate(example)])
                 if hop.query
             }
-            rng = random.Random(f"assess-{example.hops[0].seed}")
+            rng = random.Random(f"assess-{example[0].seed}")
             chosen += sorted(rng.sample(list(hops.values()), min(self.options.hops, len(hops))))
-            before += len(example.hops)
+            before += len(example)
         ranked = self._ranked([hop for _, hop, _ in chosen])
         read: list[Read] = []
         for (number, hop, ends), best in zip(chosen, ranked, strict=True):
@@ -87,7 +89,7 @@ class Proposals:
             for n, hop in enumerate(hops):
                 scores = np.array(score_hop(np.array([n]))[0, : len(self.corpus)])
                 scores[[number for number in hop.known if number < len(self.corpus)]] = -np.inf
-                depth = min(self.options.depth, len(scores))
+                depth = min(_DEPTH, len(scores))
                 best = np.sort(np.argpartition(-scores, depth - 1)[:depth])
                 # Passages without a common word are not proposed.
                 ranked[n].append(best[scores[best] > source.least_score])

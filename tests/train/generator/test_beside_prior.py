@@ -21,7 +21,6 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import hidden_spans, prior_over_spans
 from grls.retrieve.hybrid.priors import open_sources, prior_of
-from grls.train.generator.examples import ChainExample
 from grls.train.options import LearnBeside, Mix, PassageInput, WriteSpans
 
 
@@ -39,7 +38,7 @@ def test_the_loss_is_what_the_search_scores(root: Path) -> None:
     for number in (2, 5):  # one of two hops
         chain: Any = data.train_examples.draw(number, 0)
         expected = []
-        for hop in chain.hops:
+        for hop in chain:
             evidence = data.corpus.passages(hop.evidence)
             hidden = [list(hop.evidence)]
             (found,) = hybrid.search([Query("q", hop.query)], [evidence], len(data.corpus) + 1, hidden)
@@ -63,9 +62,9 @@ def test_the_loss_of_views_is_what_the_search_scores(root: Path) -> None:
     parts = (module.model, data.codec, data.corpus, data.index, SearchOptions(beams=100))
     decoder = GenerativeRetriever(*parts, spans=spans).decoder(1)
     chain: Any = data.train_examples.draw(2, 0)
-    assert len(chain.hops) == 3  # the last one to DONE
+    assert len(chain) == 3  # the last one to DONE
     expected = []
-    for hop in chain.hops:
+    for hop in chain:
         evidence = [data.corpus.passages(hop.evidence)]
         asked = (data.priors.weighed, [Query("q", hop.query)], evidence, len(data.corpus))
         beside = prior_of(*asked, data.priors.done_share, normalized=True)
@@ -92,10 +91,10 @@ def test_a_passage_with_the_text_of_its_evidence_is_learned(
     (tmp_path / "llama").symlink_to(root / "llama")
     data, module = opened_chains(tmp_path, LearnBeside(["bm25"]), spans=spans)
     chain: Any = data.train_examples.draw(0, 0)
-    hop = chain.hops[1]._replace(evidence=(0,), gold=(data.corpus.numbers([second])[0],))
+    hop = chain[1]._replace(evidence=(0,), gold=(data.corpus.numbers([second])[0],))
     hop = hop._replace(taken=hop.gold[0])
     with torch.no_grad():
-        assert float(module.batch_loss(data.collator([ChainExample((hop,))]))) < 30
+        assert float(module.batch_loss(data.collator([(hop,)]))) < 30
 
 
 def test_what_is_memorised_without_a_query_has_no_prior(root: Path) -> None:
@@ -103,7 +102,7 @@ def test_what_is_memorised_without_a_query_has_no_prior(root: Path) -> None:
     data, module = opened_chains(root, both(root), mix=mix)
     plain, _ = opened_chains(root, None, mix=mix)
     told = [data.train_examples.draw(n, 0) for n in range(6, 12)]
-    assert {hop.query for chain in told for hop in chain.hops} == {""}  # type: ignore[union-attr]
+    assert {hop.query for chain in told for hop in chain} == {""}  # type: ignore[union-attr]
     with torch.no_grad():
         expected = float(module.batch_loss(plain.collator(told)))
         assert float(module.batch_loss(data.collator(told))) == pytest.approx(expected, rel=1e-6)

@@ -20,16 +20,14 @@ from grls.train.options import LearnBeside
 
 def test_a_hop_reads_excerpts_of_its_evidence(root: Path) -> None:
     (whole, _), (short, _) = opened_chains(root), opened_chains(root, evidence_words=2)
-    number = next(
-        n for n in range(len(whole.train_examples)) if len(whole.train_examples.draw(n, 0).hops) > 2
-    )  # type: ignore[attr-defined]
+    number = next(n for n in range(len(whole.train_examples)) if len(whole.train_examples.draw(n, 0)) > 2)  # type: ignore[attr-defined]
     long, cut = whole.train_examples.draw(number, 0), short.train_examples.draw(number, 0)
-    assert long.hops[0].source == cut.hops[0].source  # type: ignore[attr-defined]
-    assert len(cut.hops[1].source) < len(long.hops[1].source)  # type: ignore[attr-defined]
-    (passage,) = short.corpus.passages([cut.hops[1].evidence[0]])  # type: ignore[attr-defined]
-    rows = short.codec.excerpts(cut.hops[1].query, [passage])  # type: ignore[attr-defined]
-    (query,) = short.codec.queries(["q"], [cut.hops[1].query])  # type: ignore[attr-defined]
-    assert cut.hops[1].source == short.codec.model_input(query, rows)  # type: ignore[attr-defined]
+    assert long[0].source == cut[0].source  # type: ignore[attr-defined]
+    assert len(cut[1].source) < len(long[1].source)  # type: ignore[attr-defined]
+    (passage,) = short.corpus.passages([cut[1].evidence[0]])  # type: ignore[attr-defined]
+    rows = short.codec.excerpts(cut[1].query, [passage])  # type: ignore[attr-defined]
+    (query,) = short.codec.queries(["q"], [cut[1].query])  # type: ignore[attr-defined]
+    assert cut[1].source == short.codec.model_input(query, rows)  # type: ignore[attr-defined]
 
 
 def test_dev_asks_for_what_is_left_at_every_hop(root: Path) -> None:

@@ -96,12 +96,12 @@ def test_the_loss_of_a_chain_is_the_mean_over_its_hops(small: Small) -> None:
     module, corpus, codec, index, folder = small
     some = RetrieveExamples(*read_split(folder, "train", corpus), corpus, codec)
     drawn = [some.draw(n, 0) for n in (0, 2, 3)]
-    assert [len(example.hops) for example in drawn] == [2, 3, 3]  # with DONE
+    assert [len(example) for example in drawn] == [2, 3, 3]  # with DONE
     batch = HopCollator(0, index, Teaching(index, len(corpus)))(drawn)
     with torch.no_grad():
         found = float(module.batch_loss(batch))
-    assert found == mean_loss(small, [hop for example in drawn for hop in example.hops])
-    tokens = sum(len(hop.source) for example in drawn for hop in example.hops)
+    assert found == mean_loss(small, [hop for example in drawn for hop in example])
+    tokens = sum(len(hop.source) for example in drawn for hop in example)
     assert len(batch.read.input_ids) < tokens  # hops share what they have in common
 
 
@@ -117,7 +117,7 @@ def test_a_sequence_to_sequence_model_learns_the_same_targets(
     index = build_index(corpus, codec)
     some = RetrieveExamples(*read_split(tmp_path, "train", corpus), corpus, codec)
     teaching = Teaching(index, len(corpus), always({1: 0.75, 8: 0.25}), share=0.4, branches=3)
-    hops = [hop for n in (0, 2, 2) for hop in some.draw(n, 0).hops]
+    hops = [hop for n in (0, 2, 2) for hop in some.draw(n, 0)]
     targets, paths = teaching(hops)
     start = int(module.model.config.decoder_start_token_id)
     # A query that comes twice is encoded once, and of paths some are longer than others.
@@ -159,15 +159,15 @@ def test_every_gold_passage_that_is_left_is_right(small: Small) -> None:
     some = RetrieveExamples([qs[2]], qrels, corpus, codec, shuffle=True)
     collate = HopCollator(0, index, Teaching(index, len(corpus)))
     epochs = [some.draw(0, epoch) for epoch in range(40)]
-    assert {example.hops[0].taken for example in epochs} == set(epochs[0].hops[0].gold)
-    assert len(epochs[0].hops[0].gold) == 2
-    assert all(example.hops[1].gold == (example.hops[1].taken,) for example in epochs)
+    assert {example[0].taken for example in epochs} == set(epochs[0][0].gold)
+    assert len(epochs[0][0].gold) == 2
+    assert all(example[1].gold == (example[1].taken,) for example in epochs)
     with torch.no_grad():
         values = {}
         for example in epochs:
-            one = example._replace(hops=example.hops[:1])
-            values[one.hops[0].taken] = float(module.batch_loss(collate([one])))
-    hop = epochs[0].hops[0]
+            one = example[:1]
+            values[one[0].taken] = float(module.batch_loss(collate([one])))
+    hop = epochs[0][0]
     expected = [-log_probability(module.model, index, hop.source, gold) for gold in hop.gold]
     assert np.mean(list(values.values())) == pytest.approx(np.mean(expected), rel=1e-4)
 
@@ -175,7 +175,7 @@ def test_every_gold_passage_that_is_left_is_right(small: Small) -> None:
 def test_branches_give_the_loss_of_the_mixture_without_bias(small: Small) -> None:
     module, corpus, codec, index, folder = small
     some = RetrieveExamples(*read_split(folder, "train", corpus), corpus, codec)
-    hop = some.draw(0, 0).hops[0]
+    hop = some.draw(0, 0)[0]
     opinion = {1: 0.75, 8: 0.25}
     every = [Walked(0, hop.taken, 0.6), *(Walked(0, p, 0.4 * w) for p, w in opinion.items())]
     teaching = Teaching(index, len(corpus), always(opinion), share=0.4, branches=1)
@@ -187,7 +187,7 @@ def test_branches_give_the_loss_of_the_mixture_without_bias(small: Small) -> Non
         def __call__(self, hops: list[HopExample]) -> tuple[list[PassageTarget], list[Walked]]:
             return targets, every
 
-    example = some.draw(0, 0)._replace(hops=(hop,))
+    example = (hop,)
     with torch.no_grad():
         found = float(module.batch_loss(HopCollator(0, index, All())([example])))  # type: ignore[arg-type]
     mixture = {hop.taken: 0.6, 1: 0.3, 8: 0.1}
@@ -206,14 +206,14 @@ def test_passages_of_equal_texts_and_beginnings_of_others(root: Path, tmp_path: 
     chain = RetrieveExamples([asked], {}, small.corpus, small.codec).draw(0, 0)
     batch = HopCollator(0, index, Teaching(index, 4))([chain])
     with torch.no_grad():
-        assert float(small.module.batch_loss(batch)) == mean_loss(small, chain.hops)
+        assert float(small.module.batch_loss(batch)) == mean_loss(small, chain)
     both = PassageTarget.of(index, np.array([0, 1, 3]), np.array([1.0, 1.0, 2.0]))
     found = walk_paths(index, [both], [Walked(0, 0, 1.0), Walked(0, 1, 1.0), Walked(0, 3, 2.0)])
     assert found.weights[found.depths == 0].tolist() == [4.0]
     for decision in range(len(found.weights)):
         assert found.probabilities[found.owners == decision].sum() == pytest.approx(1)
     # A teacher who believes in a passage that is evidence under another number is not heard on it.
-    heard = Teaching(index, 4, always({0: 0.5, 3: 0.5}), share=0.5)._opinions(chain.hops)
+    heard = Teaching(index, 4, always({0: 0.5, 3: 0.5}), share=0.5)._opinions(chain)
     assert [dict(opinion) for opinion in heard] == [{0: 0.5, 3: 0.5}, {3: 1.0}, {}]
 
 
@@ -227,7 +227,7 @@ def test_a_query_that_is_a_passage_is_neither_wrong_nor_taught(
     write_dataset(tmp_path, some, [asked], {"train": {"p2": {"p1": 1}}})
     small = opened(root, tmp_path)
     qrels = {"p2": {"p1": 1}}
-    (hop,) = RetrieveExamples([asked], qrels, small.corpus, small.codec, done=False).draw(0, 0).hops
+    (hop,) = RetrieveExamples([asked], qrels, small.corpus, small.codec, done=False).draw(0, 0)
     assert (hop.gold, set(hop.own), set(hop.known)) == ((1,), own, {1, 3} | own)
     heard = Teaching(small.index, 3, always({0: 0.5, 1: 0.5}), share=0.5)._opinions([hop])
     assert heard == [{1: 1.0}]
@@ -237,10 +237,10 @@ def test_a_chain_longer_than_the_input_limit_branches_off(root: Path) -> None:
     small = opened(root, root / "data", input=20)
     _, corpus, codec, index, folder = small
     chain = RetrieveExamples(*read_split(folder, "train", corpus), corpus, codec).draw(2, 0)
-    assert chain.hops[2].source[: len(chain.hops[1].source)] != chain.hops[1].source  # the oldest went first
+    assert chain[2].source[: len(chain[1].source)] != chain[1].source  # the oldest went first
     batch = HopCollator(0, index, Teaching(index, len(corpus)))([chain])
     with torch.no_grad():
-        assert float(small.module.batch_loss(batch)) == mean_loss(small, chain.hops)
+        assert float(small.module.batch_loss(batch)) == mean_loss(small, chain)
 
 
 def test_first_tokens_can_weigh_more(small: Small) -> None:

@@ -13,7 +13,7 @@ from grls.models.load.build import GeneratorSpec, Loaded
 from grls.models.seq2seq.slots import Seq2SeqGenerator
 from grls.train.core.collate import Batch
 from grls.train.generator.collate import HopCollator
-from grls.train.generator.examples import ChainExample, HopExample
+from grls.train.generator.examples import HopExample
 from grls.train.generator.module import Retrieve
 from grls.train.generator.targets import Teaching
 
@@ -35,7 +35,7 @@ def batch_of(index: ConstraintIndex, numbers: Any, start: int, full: bool = Fals
         HopExample(SOURCES[place % 3], (n,), n, "", (), (n,), f"{place}") for place, n in enumerate(numbers)
     ]
     collate = HopCollator(PAD, index, Teaching(index, len(ROWS) - 1), start, full, together=False)
-    return collate([ChainExample((hop,)) for hop in hops])
+    return collate([(hop,) for hop in hops])
 
 
 class Given(GeneratorSpec):

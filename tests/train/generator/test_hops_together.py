@@ -51,14 +51,14 @@ def test_the_retriever_reads_hops_as_the_training_does(root: Path, monkeypatch: 
     assert generator.codec.limits.evidence == EVIDENCE_WORDS
     data = RetrieveData(str(root / "data"), evidence_words=EVIDENCE_WORDS)
     data.read(RetrieveChains(Pretrained(str(root / "trained" / "model"))))
-    chain = max((data.train_examples.draw(n, 0) for n in range(12)), key=lambda one: len(one.hops))  # type: ignore[attr-defined]
-    taken = [hop.evidence for hop in chain.hops]
+    chain = max((data.train_examples.draw(n, 0) for n in range(12)), key=lambda one: len(one))  # type: ignore[attr-defined]
+    taken = [hop.evidence for hop in chain]
     assert max(map(len, taken)) == 2
     read: list[Any] = []
     monkeypatch.setattr(generator, "search", lambda inputs, *_: read.extend(inputs) or [[]] * len(inputs))
-    find = generator.next_hop([Query("q", chain.hops[0].query)], None)
+    find = generator.next_hop([Query("q", chain[0].query)], None)
     find([ChainToContinue(0, passages, passages) for passages in taken], 0, 2)
-    assert read == [hop.source for hop in chain.hops]
+    assert read == [hop.source for hop in chain]
 
 
 @pytest.mark.parametrize(("name", "steps"), [("r", "ranked"), ("hybrid", "fixed"), ("r", "dynamic")])

@@ -35,11 +35,11 @@ def test_the_whole_passage_is_read_and_written(codec: Codec) -> None:
 def test_it_may_be_read_as_a_query_and_is_cut_to_a_querys_length(codec: Codec) -> None:
     reading = PassageInput("whole", query=True)
     tokens = row(codec, OTTER)[:-1]
-    (hop,) = MemoriseExamples(CORPUS, codec, reading=reading).draw(OTTER, 0).hops
+    (hop,) = MemoriseExamples(CORPUS, codec, reading=reading).draw(OTTER, 0)
     assert hop.source == codec.model_input(tokens)
     for limits in (Limits(64, 3, 64), Limits(64, 64, 5)):
         short = Codec(codec.tokenizer, limits)
-        (hop,) = MemoriseExamples(CORPUS, short, reading=reading).draw(OTTER, 0).hops
+        (hop,) = MemoriseExamples(CORPUS, short, reading=reading).draw(OTTER, 0)
         assert hop.source == codec.model_input(tokens[:3])
 
 

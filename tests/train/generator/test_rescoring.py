@@ -46,15 +46,18 @@ def codec(root: Path) -> Codec:
     return Codec(CausalLM(str(root / "llama")).load().tokenizer, causal=True)
 
 
-def test_right_passages_and_proposed_ones_are_read(root: Path, codec: Codec) -> None:
+def test_right_passages_and_proposed_ones_are_read(
+    root: Path, codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grls.train.generator.rescoring._DEPTH", 3)
     examples = [chains(root, codec, shuffle=True).draw(n, 0) for n in range(6)]
-    proposals = proposing(root, codec, passages=4, depth=3, hops=9)
+    proposals = proposing(root, codec, passages=4, hops=9)
     corpus = Corpus.read(root / "data")
     every = codec.passages(corpus.passages(range(len(corpus))))
     sequences = {tuple(row.tolist()): n for n, row in enumerate(every)}
     sequences[tuple(codec.done_sequence.tolist())] = len(corpus)
     read = proposals(examples)
-    hops = [hop for example in examples for hop in example.hops]
+    hops = [hop for example in examples for hop in example]
     assert sorted({some.hop for some in read}) == list(range(len(hops)))  # nine hops: all of them
     for n, hop in enumerate(hops):
         own = [some for some in read if some.hop == n]
@@ -69,11 +72,14 @@ def test_right_passages_and_proposed_ones_are_read(root: Path, codec: Codec) -> 
     assert proposals(other) != read
 
 
-def test_they_are_drawn_from_the_best_of_each_retriever(root: Path, codec: Codec) -> None:
+def test_they_are_drawn_from_the_best_of_each_retriever(
+    root: Path, codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grls.train.generator.rescoring._DEPTH", 2)
     corpus = Corpus.read(root / "data")
     (example,) = [chains(root, codec, shuffle=True).draw(2, 0)]
-    hop = example.hops[0]
-    proposals = proposing(root, codec, passages=40, depth=2, hops=3)
+    hop = example[0]
+    proposals = proposing(root, codec, passages=40, hops=3)
     proposed = [some.tokens for some in proposals([example]) if some.hop == 0 and not some.right]
     rows = [tuple(row.tolist()) for row in codec.passages(corpus.passages(range(len(corpus))))]
     best, fine = set(), set()
@@ -98,7 +104,7 @@ def test_done_is_read_only_where_a_chain_ends_with_it(root: Path, codec: Codec) 
 
 def test_one_hop_stands_for_those_of_one_input_and_some_for_all(root: Path, codec: Codec) -> None:
     alike = [chains(root, codec, multistep=False, done=False).draw(n, 0) for n in range(4)]
-    assert [len(example.hops) for example in alike] == [1, 1, 2, 2]
+    assert [len(example) for example in alike] == [1, 1, 2, 2]
     assert len({some.hop for some in proposing(root, codec, hops=5)(alike)}) == 4
     several = [chains(root, codec).draw(n, 0) for n in range(4)]
     assert len({some.hop for some in proposing(root, codec, hops=2)(several)}) == 8
@@ -142,7 +148,7 @@ def test_a_batch_has_the_odds_of_each_passage_read_alone(root: Path, kind: str) 
         without = float(module.batch_loss(HopCollator(*parts)(examples)))
         found = float(module.batch_loss(HopCollator(*parts, proposals=proposals)(examples)))
     read = proposals(examples)
-    hops = [hop for example in examples for hop in example.hops]
+    hops = [hop for example in examples for hop in example]
     accept, reject = readout(codec)
     odds = []
     for some in read:

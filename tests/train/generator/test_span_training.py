@@ -94,7 +94,7 @@ def test_the_loss_along_many_drawn_views_is_that_of_all(root: Path, taught: bool
     queries, qrels = read_split(root / "data", "train", corpus)
     examples = RetrieveExamples(queries, qrels, corpus, codec, multistep=True, done=True, shuffle=False)
     example = examples.draw(2, 0)
-    assert len(example.hops) == 3  # two passages and DONE
+    assert len(example) == 3  # two passages and DONE
     opinion = {4: 0.5, 9: 0.5}
     teacher = always(opinion) if taught else None
     teaching = Teaching(
@@ -104,7 +104,7 @@ def test_the_loss_along_many_drawn_views_is_that_of_all(root: Path, taught: bool
     with torch.no_grad():
         loss = float(module.batch_loss(batch))
     expected = 0.0
-    for hop in example.hops:
+    for hop in example:
         weights = {hop.gold[0]: 1.0}
         if taught and hop.gold != (len(corpus),):
             weights = {hop.gold[0]: 0.6}
