@@ -56,9 +56,12 @@ class QueryData(FitData):
         self.dev_split = dev_split
         self.form = QueryForm(passages, max_passage_tokens, max_query_tokens)
 
-    def read(self, module: Any) -> None:
+    def setup(self, stage: str) -> None:
         hint = f"Set {Option('checkpoint.monitor', 'dev_loss')} and {Option('checkpoint.mode', 'min')}."
         refuse_unmeasured(self.trainer, ["train_loss", "dev_loss"], hint)
+        super().setup(stage)
+
+    def read(self, module: Any) -> None:
         if module.loss != "full":
             raise ConfigError("a query is free text without a constraint index: take loss `full`.")
         tokenizer = module.tokenizer

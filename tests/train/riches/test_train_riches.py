@@ -181,7 +181,7 @@ def test_a_causal_model_needs_a_position_for_each_token_once(data: Path, causal:
     module = Interlace(PretrainedLM(str(causal)))
     made = drawn(data, causal)
     batch = made.collator([made.train_examples.draw(n, 0) for n in range(2)])
-    module.model.config.max_position_embeddings = batch.input_ids.shape[1]
+    module.model.config.max_position_embeddings = batch.read.input_ids.shape[1]
     assert torch.isfinite(module.batch_loss(batch))
     module.model.config.max_position_embeddings -= 1
     with pytest.raises(ConfigError, match="positions"):
