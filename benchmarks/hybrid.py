@@ -27,7 +27,7 @@ from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics import means, sequence_recall
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.fusion.retriever import Fusion, tune_weights
+from grls.retrieve.fusion.retriever import Fusion
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import (
@@ -38,9 +38,10 @@ from grls.retrieve.hybrid.priors import (
     WeightedSource,
 )
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, tune_together
 from grls.tune.options import USUAL_GRID
-from grls.tune.priors import EMPTY_WEIGHTS
+from grls.tune.priors import EMPTY_WEIGHTS, Pool, Setting, prior_choices, tune_together
+from grls.tune.search import best, weight_grid
+from grls.tune.step import Quality
 
 KS = (1, 5, 10, 20)
 
@@ -76,7 +77,7 @@ class Bench:
         generator: GenerativeRetriever,
         dense: DenseRetriever,
         dev: Asked,
-        tried: Tried,
+        tried: Sequence[tuple[float, ...]],
         depth: int,
         k: int,
     ):
@@ -112,16 +113,16 @@ class Bench:
         members = (self.generator, self.dense)
         lists = [member.retrieve(self.dev.queries, self.depth) for member in members]
 
-        def recall(fusion: Fusion) -> float:
-            return self.dev.recall(_fuse(fusion, lists, self.depth), [self.k])[0]
+        def recall(weights: tuple[float, ...]) -> float:
+            return self.dev.recall(_fuse(Fusion("sum", weights), lists, self.depth), [self.k])[0]
 
-        return tune_weights(2, Fusion("sum"), recall)[0]
+        return Fusion("sum", best(recall, weight_grid(2))[0][0])
 
     def hybrid(self, sources: Sequence[PriorSource], empty: bool) -> list[WeightedSource]:
         """Priors with the weights that are best on dev."""
         weighted = [WeightedSource(Remembering(source), 0.0, source.temperature) for source in sources]
-        tried = self.tried if empty else Tried(self.tried.weights, self.tried.temperatures, ())
-        choices = tried.choices(weighted, WeightedSource(self.empty, 0.0))
+        tried = self.tried if empty else (*self.tried[:2], ())
+        choices = prior_choices(weighted, WeightedSource(self.empty, 0.0), *tried)
         pool = Pool(self.generator, *self.dev, self.k, choices)
 
         def recall(setting: Setting) -> Quality:
@@ -216,7 +217,7 @@ def main(
     print(machine())
     generator = GenerativeRetriever.from_pretrained(retriever, device, options=SearchOptions(beams))
     biencoder = DenseRetriever.from_pretrained(dense, device)
-    tried = Tried(weights, temperatures, empty_weights)
+    tried = weights, temperatures, empty_weights
     bench = Bench(generator, biencoder, Asked.of(data, tune_split, limit), tried, max(KS), k)
     walk, _ = seconds(bench.empty.log_probabilities)
     print(f"the walk under the empty prompt, once: {walk:.1f} s for {len(generator.corpus):,} passages")

@@ -55,7 +55,7 @@ def fuse_runs(
     from grls.runs.comparable import complete_runs, find_asked, load_runs, refuse_to_replace, save_for
     from grls.runs.dev_runs import DevRuns
     from grls.runs.portions import ENDINGS
-    from grls.tune.priors import refuse_untunable, shown_weights, tune_run_weights
+    from grls.tune.weights import refuse_untunable, shown_weights, tune_run_weights
 
     output = without_ending(output, ENDINGS)
     if tune.runs is not None:
@@ -111,7 +111,7 @@ def fuse_cut(
     """
     from grls.runs.comparable import complete_runs, find_asked, load_runs, refuse_to_replace, save_for
     from grls.runs.dev_runs import DevRuns
-    from grls.tune.priors import cut_run, refuse_uncuttable
+    from grls.tune.weights import cut_run, refuse_uncuttable
 
     members = load_runs([run])
     refuse_uncuttable(members[0])

@@ -34,7 +34,7 @@ from grls.io.files import atomic_file
 from grls.io.progress import counted
 from grls.retrieve.base import Retriever
 from grls.retrieve.compose import compose, fusion_spec, write_retriever
-from grls.retrieve.fusion.retriever import Fusion, fuse_rankings, tune_weights
+from grls.retrieve.fusion.retriever import Fusion, fuse_rankings
 from grls.retrieve.fusion.runs import RunFusion
 from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.registry import BM25, Opening, load_retriever
@@ -42,6 +42,7 @@ from grls.retrieve.run import RetrieverRun
 from grls.retrieve.spec import Member, write_link
 from grls.runs.comparable import QuerySet, save_for
 from grls.runs.run import Run
+from grls.tune.search import best, weight_grid
 
 PORTIONS = (30, 60, 120, 200)
 """Dev queries after each portion; a candidate has ranked the first portion at least."""
@@ -267,16 +268,15 @@ class FitCandidates:
             golds = self.portions[: min(system.portions for system in systems)]
             members = [dict(enumerate(self.rankings(name, golds))) for name in parts]
 
-            def quality(fusion: Fusion, members: Any = members, golds: Any = golds) -> tuple[float, float]:
-                decides, ranked = self.options.decides, fuse_rankings(members, fusion, self.options.depth)
+            def quality(weights: Any, members: Any = members, golds: Any = golds) -> tuple[float, float]:
+                fusion, decides = replace(_FUSION, weights=weights), self.options.decides
+                ranked = fuse_rankings(members, fusion, self.options.depth)
                 values = values_of(golds, (decides, ORDER), ranked.values())
                 return fmean(values[decides]), fmean(values[ORDER])
 
-            if self.unlabelled:
-                fusion = replace(_FUSION, weights=(1.0,) * len(parts))
-            else:
-                fusion, _ = tune_weights(len(parts), _FUSION, quality)
-            weights = fusion.weights or ()
+            weights = (1.0,) * len(parts)
+            if not self.unlabelled:
+                (weights,), _ = best(quality, weight_grid(len(parts)))
             if not all(weights):
                 continue
             models = tuple(dict.fromkeys(model for system in systems for model in system.models))
@@ -284,6 +284,7 @@ class FitCandidates:
             links = any(system.links for system in systems)
             system = System(" + ".join(parts), place, parts, models, weights=weights, links=links)
             folder = self.folder(place)
+            fusion = replace(_FUSION, weights=weights)
             spec = fusion_spec([*map(self.named, parts)], fusion, self.options.depth)
             made = compose(spec, Opening(self.options.device))
             write_retriever(made, folder, link=True)

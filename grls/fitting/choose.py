@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from grls.io.progress import counted
+from grls.tune.search import as_good, paired_error
 
 Prefer = Literal["balanced", "quality", "speed"]
 
@@ -73,24 +74,18 @@ class Choice(NamedTuple):
 
 
 def choose(candidates: Sequence[Candidate], measure: str = "recall", prefer: Prefer = "balanced") -> Choice:
-    from grls.tune.step import paired_error  # what it imports takes seconds
-
     equal, errors = level(candidates), _ERRORS[prefer]
     best = max(equal, key=lambda candidate: (candidate.value, candidate.order, -candidate.cost))
     near = [
         candidate
         for candidate in equal
-        if best.value - candidate.value <= errors * paired_error(best.values, candidate.values) + _TIE
+        if as_good(candidate.values, best.values, errors)
         and not any(
             other.name in candidate.members and other.value > candidate.value + _TIE for other in equal
         )
     ]
     first = max(near, key=lambda candidate: (candidate.order, -candidate.cost))
-    ordered = [
-        candidate
-        for candidate in near
-        if first.order - candidate.order <= errors * paired_error(first.orders, candidate.orders) + _TIE
-    ]
+    ordered = [candidate for candidate in near if as_good(candidate.orders, first.orders, errors)]
     most = _AS_CHEAP[prefer] * min(candidate.cost for candidate in ordered)
     cheap = [candidate for candidate in ordered if candidate.cost <= most]
     chosen = max(cheap, key=lambda c: (round(c.value, 9), round(c.order, 9), -c.cost))

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
@@ -33,6 +35,8 @@ _FIELDS = {"stage": str, "inputs": str, "seconds": (int, float), "result": dict}
 
 _REDRAWN = 0.5  # seconds between two drawings on a terminal
 _WRITTEN = 15.0  # seconds between two writings of the clock
+_GRACE, _AGAIN = 1.05, 5.0
+"""What is no loop, such as opening a model, ends after so many times its time (repeated after seconds)."""
 _TELLING, _LATE = 10.0, 1.5
 """Seconds, and a tenth of the time, after which a loop ends that would take so many times what is left."""
 
@@ -160,6 +164,7 @@ class FitProgress:
         limit), and where they have shown that they will; not if it goes on ``again``.
         """
         self._again = again
+        before = signal.signal(signal.SIGALRM, _end_stage) if _has_timer() else None
         self.logs.mkdir(parents=True, exist_ok=True)
         self._name, self._work = name, ""
         self.limit(allowance)
@@ -174,6 +179,9 @@ class FitProgress:
                     traceback.print_exc(file=stream)  # it is left out, and said in one line
                 raise
             finally:
+                self.limit(None)
+                if before is not None:
+                    signal.signal(signal.SIGALRM, before)
                 self._clear()
                 self._clock.write()
         if not log.stat().st_size:
@@ -183,10 +191,14 @@ class FitProgress:
         """Let loops raise :class:`TimeIsUp` after so many seconds from now."""
         self._begun = monotonic()
         self._end = inf if allowance is None else self._begun + allowance
+        if _has_timer():
+            late = 0.0 if allowance is None else max(0.1, _GRACE * allowance)
+            signal.setitimer(signal.ITIMER_REAL, late, _AGAIN)
 
     def at(self, work: str) -> None:
         """Say how far a stage is that watches its time itself, such as a training."""
-        self._work, self._end = work, inf
+        self._work = work
+        self.limit(None)
         self._show()
 
     def line(self) -> str:
@@ -213,3 +225,12 @@ class FitProgress:
     def _clear(self) -> None:
         if self._terminal and self._stream is not None:
             print("\r\x1b[K", end="", file=self._stream, flush=True)
+
+
+def _has_timer() -> bool:
+    """Whether a timer may interrupt this thread."""
+    return hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+
+
+def _end_stage(*_: object) -> None:
+    raise TimeIsUp

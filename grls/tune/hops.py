@@ -32,7 +32,8 @@ from grls.retrieve.hops.retriever import NEEDS_PROBABILITIES, HopsRetriever, Ran
 from grls.retrieve.hops.search import HopSearch
 from grls.retrieve.hops.stop import Onward, SeenHop, StopRule
 from grls.retrieve.spec import recorded
-from grls.tune.step import Step, TuneChoice, Tuning, earlier_choices, others, paired_error
+from grls.tune.search import Tried, paired_error, simplest
+from grls.tune.step import Step, TuneChoice, Tuning, earlier_choices, others
 
 _FOLDS = 5
 """Parts of the development queries."""
@@ -99,30 +100,13 @@ def inner(tuning: Tuning) -> Any:
     return tuning.open_member(tuning.spec["retriever"], "retriever", hop_by_hop=False)
 
 
-class TriedHops(NamedTuple):
-    """A setting and what it finds.
-
-    Attributes:
-        temperature: Of a hop's scores; None: the usual one.
-        done: Whether DONE ends chains.
-        recalls: Recall of each query.
-        complete: Share of queries with all of their passages.
-        onward: The onward model, learned from all queries.
-    """
+class HopSetting(NamedTuple):
+    """``temperature`` None: the usual one; ``done``: DONE ends chains; ``onward``: of all queries."""
 
     hops: int
     temperature: float | None
     done: bool
-    recalls: list[float]
-    complete: float
     onward: Model | None = None
-
-    @property
-    def recall(self) -> float:
-        return float(np.mean(self.recalls))
-
-    def rank(self) -> tuple[float, float]:
-        return self.recall, self.complete
 
 
 def tune_hops(tuning: Tuning) -> TuneChoice:
@@ -131,7 +115,7 @@ def tune_hops(tuning: Tuning) -> TuneChoice:
     """
     hops = replace(tuning.hops, onward=None)
     usual = RankedHops(inner(tuning), replace(hops, done=True))
-    tried: list[TriedHops] = []
+    tried: list[Tried] = []
     grid = tuning.grid
     links = usual.hop_search.prior is not None
     if links:
@@ -146,14 +130,15 @@ def tune_hops(tuning: Tuning) -> TuneChoice:
                 if not usual.ends and 2 in grid.hops:  # as ranked hops are without tuning
                     tried += _searched(tuning, usual.retriever, replace(options, onward=UNLABELLED), [2])
                 bar.update()
-    several = [setting for setting in tried if setting.hops > 1]
+    several = [one for one in tried if one.setting.hops > 1]
     if grid.onward and several:
-        temperature = max(several, key=TriedHops.rank).temperature
+        temperature = max(several, key=Tried.rank).setting.temperature
         options = replace(hops, temperature=temperature, done=True)
         tried += _searched_with_onward(tuning, usual.retriever, options)
-    best = chosen_hops(tried)
+    ended = chosen_hops(tried)
+    best = ended.setting
     chosen = replace(hops, max=best.hops, temperature=best.temperature, done=best.done, onward=best.onward)
-    single = max(setting.recall for setting in tried if setting.hops == 1)
+    single = max(one.mean for one in tried if one.setting.hops == 1)
     words = "a single step" if best.hops == 1 else f"{best.hops} hops"
     words += "" if best.temperature is None else f", temperature {best.temperature:g}"
     until_done = best.done and usual.ends and best.hops > 1 and best.onward is None
@@ -161,18 +146,12 @@ def tune_hops(tuning: Tuning) -> TuneChoice:
     words += "" if best.onward in (None, UNLABELLED) else ", with an onward model"
     words += f", named {hops.named:g}" if links else ""
     words += f", linked {hops.linked:g}" if links and best.hops > 1 else ""
-    return TuneChoice({"hops": recorded(chosen)}, f"recall@{grid.k}", single, best.recall, words)
+    return TuneChoice({"hops": recorded(chosen)}, f"recall@{grid.k}", single, ended.mean, words)
 
 
-def chosen_hops(tried: Sequence[TriedHops]) -> TriedHops:
-    """The fewest hops within one standard error of the best recall, and of those the best.
-
-    Among equals complete recall decides, then what was tried first.
-    """
-    best = max(tried, key=TriedHops.rank)
-    near = [setting for setting in tried if _as_good(setting, best)]
-    fewest = min(setting.hops for setting in near)
-    return max((setting for setting in near if setting.hops == fewest), key=TriedHops.rank)
+def chosen_hops(tried: Sequence[Tried]) -> Tried:
+    """The fewest hops within one standard error of the best recall, and of those the best."""
+    return simplest(tried, lambda setting: setting.hops)
 
 
 def _with_shares(tuning: Tuning, retriever: Any, hops: HopOptions) -> HopOptions:
@@ -184,30 +163,22 @@ def _with_shares(tuning: Tuning, retriever: Any, hops: HopOptions) -> HopOptions
     for first, later in shares:
         options = replace(hops, named=first, linked=later)
         found = _searched(tuning, retriever, options, counts, f", named {first:g}, linked {later:g}")
-        tried.append((first, later, max(found, key=TriedHops.rank)))
+        tried.append(max(found, key=Tried.rank)._replace(setting=(first, later)))
     named, later = chosen_shares(tried, own)
     return replace(hops, named=named, linked=later)
 
 
-def chosen_shares(
-    tried: Sequence[tuple[float, float, TriedHops]], own: tuple[float, float]
-) -> tuple[float, float]:
+def chosen_shares(tried: Sequence[Tried], own: tuple[float, float]) -> tuple[float, float]:
     """Of the shares (of the first hop, of later ones) within one standard error of the best recall the
-    nearest to the folder's own; then the higher recall decides, then what was tried first.
+    nearest to the folder's own.
     """
-    best = max((setting for *_, setting in tried), key=TriedHops.rank)
-    near = [pair for pair in tried if _as_good(pair[2], best)]
-    named, linked, _ = min(near, key=lambda pair: (round(math.dist(pair[:2], own), 9), -pair[2].recall))
+    named, linked = simplest(tried, lambda shares: round(math.dist(shares, own), 9)).setting
     return named, linked
-
-
-def _as_good(setting: TriedHops, best: TriedHops) -> bool:
-    return best.recall - setting.recall <= paired_error(best.recalls, setting.recalls) + 1e-9
 
 
 def _searched(
     tuning: Tuning, retriever: Any, hops: HopOptions, counts: Sequence[int], note: str = ""
-) -> list[TriedHops]:
+) -> list[Tried]:
     """Search once with the most hops; the rankings after each number of them."""
     hops = replace(hops, max=counts[-1])
 
@@ -221,7 +192,7 @@ def _searched(
     return _tried(tuning, hops, counts, qualities, note if hops.done else f"{note}, without DONE")
 
 
-def _searched_with_onward(tuning: Tuning, retriever: Any, hops: HopOptions) -> list[TriedHops]:
+def _searched_with_onward(tuning: Tuning, retriever: Any, hops: HopOptions) -> list[Tried]:
     """Learn the onward model, and rank with it: each query with the model of other queries."""
     k, dev = tuning.grid.k, tuning.dev
     counts = [count for count in sorted(set(tuning.grid.hops)) if count > 1]
@@ -262,16 +233,16 @@ def _setting(tuning: Tuning, hops: HopOptions, counts: Sequence[int]) -> dict[st
 
 def _tried(
     tuning: Tuning, hops: HopOptions, counts: Sequence[int], qualities: Sequence[Any], note: str
-) -> list[TriedHops]:
+) -> list[Tried]:
     """The settings of a search, a number of hops each, with their recall; they are printed."""
     tried = []
     for count, (recalls, complete) in zip(counts, qualities, strict=True):
-        setting = TriedHops(count, hops.temperature, hops.done, recalls, complete, hops.onward)
-        line = f"recall@{tuning.grid.k} {100 * setting.recall:5.1f}, complete {100 * complete:5.1f}"
+        setting = HopSetting(count, hops.temperature, hops.done, hops.onward)
+        tried.append(Tried(setting, recalls, complete))
+        line = f"recall@{tuning.grid.k} {100 * tried[-1].mean:5.1f}, complete {100 * complete:5.1f}"
         line += f", {count} hop{'s' if count > 1 else ''}"
         line += "" if hops.temperature is None else f", temperature {hops.temperature:g}"
         print(f"  {line}{note}", flush=True)
-        tried.append(setting)
     return tried
 
 
@@ -285,38 +256,20 @@ def _quality(tuning: Tuning, rankings: Sequence[Sequence[Any]]) -> list[Any]:
 HOPS = Step("hops", tune_hops, lambda tuning: tuning.hops.steps == "ranked")
 
 
-class TriedEnd(NamedTuple):
-    """The set F1 of each development query with a stop rule (its bias on DONE included) and a choice of a
-    chain.
-    """
+class ChainEnd(NamedTuple):
+    """A stop rule (its bias on DONE included) and a choice of a chain."""
 
-    f1s: list[float]
     stop: StopRule
     choose: Choice
-
-    @property
-    def f1(self) -> float:
-        return fmean(self.f1s)
 
     def __str__(self) -> str:
         options = (f"{name} {value:g}" for name, value in self.stop.options.items())
         return ", ".join([*options, self.choose])
 
 
-def chosen_end(tried: Sequence[TriedEnd], bias: float, choose: Choice) -> TriedEnd:
-    """Of the settings within one standard error of the best set F1 the nearest to a bias and a choice.
-
-    Of equally near ones the higher set F1 decides, then what was tried first.
-    """
-    best = _best_of(tried)
-    near = [
-        setting for setting in tried if best.f1 - setting.f1 <= paired_error(best.f1s, setting.f1s) + 1e-9
-    ]
-    return min(near, key=lambda row: (abs(row.stop.bias - bias), row.choose != choose, -row.f1))
-
-
-def _best_of(tried: Sequence[TriedEnd]) -> TriedEnd:
-    return max(tried, key=lambda setting: (setting.f1, -abs(setting.stop.bias)))
+def chosen_end(tried: Sequence[Tried], bias: float, choose: Choice) -> Tried:
+    """Of the settings within one standard error of the best set F1 the nearest to a bias and a choice."""
+    return simplest(tried, lambda end: (abs(end.stop.bias - bias), end.choose != choose))
 
 
 def tune_chains(tuning: Tuning) -> TuneChoice:
@@ -333,9 +286,9 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
     biases = tuning.grid.biases_of(own)
     choices = _choices(tuning.grid.choose, walk.probable)
     stored = own.bias in biases and hops.choose in choices
-    tried: list[TriedEnd] = []
+    tried: list[Tried] = []
     with Progress(len(biases) + (not stored), "tune with", "searches", shown=None) as bar:
-        before: list[TriedEnd] = []
+        before: list[Tried] = []
         if not stored:
             choice = _choices([hops.choose], walk.probable)
             before = _measured_ends(tuning, search, own.bias, choice)
@@ -343,22 +296,20 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
         for bias in biases:
             tried += _measured_ends(tuning, search, bias, choices)
             bar.update()
-    best = chosen_end(tried, own.bias, hops.choose)
-    highest = _best_of(tried)
-    print(f"  best: {100 * highest.f1:.1f} ({highest})", end="")
+    best, highest = chosen_end(tried, own.bias, hops.choose), max(tried, key=Tried.rank)
+    print(f"  best: {100 * highest.mean:.1f} ({highest.setting})", end="")
     if best != highest:
-        near = f"within one standard error, {100 * paired_error(highest.f1s, best.f1s):.1f} points"
-        print(f"; chosen: {100 * best.f1:.1f} ({best}), {near}", end="")
+        near = f"within one standard error, {100 * paired_error(highest.values, best.values):.1f} points"
+        print(f"; chosen: {100 * best.mean:.1f} ({best.setting}), {near}", end="")
     print(flush=True)
-    f1s = {(setting.stop.bias, setting.choose): setting.f1 for setting in [*tried, *before]}
-    chosen = replace(hops, **best.stop.options, choose=best.choose)
+    f1s = {(one.setting.stop.bias, one.setting.choose): one.mean for one in [*tried, *before]}
+    end: ChainEnd = best.setting
+    chosen = replace(hops, **end.stop.options, choose=end.choose)
     f1 = f1s[own.bias, hops.choose]
-    return TuneChoice({"hops": recorded(chosen)}, "set F1", f1, best.f1, str(best))
+    return TuneChoice({"hops": recorded(chosen)}, "set F1", f1, best.mean, str(end))
 
 
-def _measured_ends(
-    tuning: Tuning, search: HopSearch, bias: float, choices: Sequence[Choice]
-) -> list[TriedEnd]:
+def _measured_ends(tuning: Tuning, search: HopSearch, bias: float, choices: Sequence[Choice]) -> list[Tried]:
     gold = [set(ids) for ids in tuning.dev.gold]
 
     def measure() -> dict[str, list[Any]]:
@@ -377,9 +328,10 @@ def _measured_ends(
     ends = []
     for choose in choices:
         f1s, missing = measures[choose]
-        ends.append(TriedEnd(f1s, search.stop.biased(bias), choose))
+        end = ChainEnd(search.stop.biased(bias), choose)
+        ends.append(Tried(end, f1s, -abs(bias)))
         line = f"set F1 {100 * fmean(f1s):5.1f}, DONE missing {100 * missing:4.1f} %"
-        print(f"  {line}, {ends[-1]}", flush=True)
+        print(f"  {line}, {end}", flush=True)
     return ends
 
 

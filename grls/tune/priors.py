@@ -1,61 +1,64 @@
-"""Tuning what ranks in one step: weights of priors, of rescoring, of members; where runs end."""
+"""Tuning the weights of priors on development queries, with few searches.
+
+Legend: Q queries, M largest number of passages of a query in the pool, F priors with each temperature.
+
+Hybrid decoding scores passages by log p(x | query) + sum_i w_i log P_i(x | query), and the priors' part of
+the sum is known. So the passages of one search can be ranked under other weights without the model, at the
+cost of a sum. :func:`tune_together` searches with a few settings and collects their passages in a pool. It
+ranks the pool under every setting of a grid, searches with the best setting, adds its passages, and repeats
+until it has searched with the best setting. (Minimum error rate training for translation grows n-best lists
+in this way; Och 2003, ACL.)
+
+A generator whose scores with its priors are normalized at every token has no such sum: :func:`tune_in_turn`
+searches with every setting that it tries, one prior after another.
+"""
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
-from time import perf_counter
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from grls.data.corpus import Corpus
-from grls.data.types import Chain, Hit
+from grls.data.types import Passage, Query
 from grls.decode import ScoredPassage
-from grls.errors import ConfigError, DataError, Option
-from grls.evaluation.measures import RunDepth, ndcg
-from grls.evaluation.metrics import known_number, means, sequence_recall, set_f1
-from grls.io.files import is_temporary
-from grls.io.progress import Progress, counted
-from grls.retrieve.base import ChainToContinue, DecodesHops, FindsChains
-from grls.retrieve.fusion.retriever import FUSED, Fusion, fuse_chains, tune_weights
-from grls.retrieve.fusion.runs import RunFusion, SetSize
-from grls.retrieve.generative.retriever import GenerativeRetriever, generator_within, rescored
-from grls.retrieve.hybrid.priors import EmptyPromptPrior, Remembering, WeightedSource
+from grls.decode.scope import Scope
+from grls.errors import ConfigError
+from grls.index.rows import Ints
+from grls.io.progress import Progress
+from grls.models.base import Floats
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.generative.span_scores import log_shares
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, Remembering, WeightedSource, prior_of
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, tune_in_turn, tune_together
 from grls.retrieve.queries import evidence_numbers
-from grls.retrieve.rescored.options import Rereading
-from grls.retrieve.rescored.retriever import rank_again
-from grls.retrieve.spec import MANIFEST, from_fields
-from grls.runs.dev_runs import DevRuns
-from grls.runs.portions import RunInfo
-from grls.runs.results import as_hits, as_pairs
-from grls.runs.run import Run
-from grls.tune.step import DevHops, Step, TuneChoice, Tuning
+from grls.tune.search import as_good, best
+from grls.tune.step import Quality, Step, TuneChoice, Tuning
 
 EMPTY_WEIGHTS = (0.1, 0.2, 0.4, 0.6)
 _CANDIDATES = 200
 """Most candidates of a query in the journal."""
 
+ROUNDS = 8
+"""Largest number of searches after the first three."""
 
-def _inputs(tuning: Tuning, corpus: Callable[[], Corpus]) -> tuple[DevHops, int, str]:
-    """The inputs to tune on, the cut-off k of their recall, and the name of this measure.
+SETTINGS = 25_000
+"""Largest number of settings of a grid."""
 
-    What ranks in one step does so in every hop, too. So if the folder ranks by hops, every gold passage is a
-    hop with the gold passages before it as evidence, and the first hit counts.
-    """
-    if tuning.hops.steps == "ranked":
-        return tuning.dev.by_hop(corpus()), 1, "recall@1 of a hop"
-    return tuning.dev.at_once(), tuning.grid.k, f"recall@{tuning.grid.k}"
+_POOLED = 200
+"""Largest number of passages that a search adds to the pool of a query (with spans it scores thousands)."""
+
+Setting = tuple[WeightedSource, ...]
+"""Priors with their weights, that of the empty prompt last."""
+
+
+Measure = Callable[[Setting], Quality]
 
 
 def tune_priors(tuning: Tuning) -> TuneChoice:
-    """Find the weights by a few searches (:mod:`grls.retrieve.hybrid.tuning`); a prior that helps at no
-    weight gets 0.
+    """Find the weights by a few searches; a prior that helps at no weight gets 0.
 
     If the folder ranks by hops, of weights that are as good within one standard error the smallest are taken.
     """
@@ -64,18 +67,18 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
     # The walk through all spans takes long, so the empty prompt must be asked for there.
     usual = () if generator.spans is not None else EMPTY_WEIGHTS
     empties = usual if grid.empty_weights is None else grid.empty_weights
-    tried = Tried(grid.prior_weights, grid.prior_temperatures, empties)
     starts = [
         prior._replace(source=Remembering(prior.source), weight=0.0, temperature=prior.source.temperature)
         for prior in hybrid.priors
         if not isinstance(prior.source, EmptyPromptPrior)
     ]
-    if not starts and not tried.empty:
+    if not starts and not empties:
         raise ConfigError(
             "there is nothing to tune: the folder has no prior, and grid.empty_weights is empty."
         )
-    choices = tried.choices(starts, WeightedSource(EmptyPromptPrior(generator), 0.0))
-    dev, k, name = _inputs(tuning, lambda: hybrid.corpus)
+    empty = WeightedSource(EmptyPromptPrior(generator), 0.0)
+    choices = prior_choices(starts, empty, grid.prior_weights, grid.prior_temperatures, empties)
+    dev, k, name = tuning.inputs(lambda: hybrid.corpus)
     # Scores that are normalized at every token are no sums, so they do not predict scores of other weights.
     pool = None
     if not hybrid.normalized:
@@ -106,14 +109,16 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
         print(f"  recall@{k} {100 * quality.recall:5.1f}  {_shown(setting)}", flush=True)
         return quality
 
-    best = tune_in_turn(choices, measure) if pool is None else tune_together(choices, measure, pool, dev.hops)
-    *weighed, empty = best.priors
+    tuned = (
+        tune_in_turn(choices, measure) if pool is None else tune_together(choices, measure, pool, dev.hops)
+    )
+    *weighed, empty = tuned.priors
     priors = [
         {**fields, "weight": prior.weight, "temperature": prior.divisor}
         for fields, prior in zip(tuning.spec["priors"], weighed, strict=True)
     ]
     changes = {"priors": priors, "empty_weight": abs(empty.weight)}
-    return TuneChoice(changes, name, alone[0], best.recall, _shown(best.priors))
+    return TuneChoice(changes, name, alone[0], tuned.recall, _shown(tuned.priors))
 
 
 def _shown(priors: Sequence[WeightedSource]) -> str:
@@ -124,248 +129,231 @@ def _shown(priors: Sequence[WeightedSource]) -> str:
 PRIORS = Step("priors", tune_priors)
 
 
-def can_rescore(tuning: Tuning) -> bool:
-    generator = generator_within(tuning.open(rescore=0))
-    return generator is not None and generator.rescore_input is not None
+def prior_choices(
+    priors: Sequence[WeightedSource],
+    empty: WeightedSource,
+    weights: Sequence[float],
+    temperatures: Sequence[float] = (1.0,),
+    empty_weights: Sequence[float] = (),
+) -> list[list[WeightedSource]]:
+    """The choices of each prior, and of the empty prompt: weight 0 first, then ascending.
+
+    ``temperatures`` are factors on the default temperature of a prior, tried with each weight; the score
+    under an empty prompt is subtracted with ``empty_weights``.
+    """
+    tried = [(weight, factor) for weight in weights for factor in temperatures]
+    tried.sort(key=lambda pair: pair[0] / pair[1])  # the factor on the score of a passage
+    choices = [
+        [start._replace(weight=weight, temperature=factor * start.divisor) for weight, factor in tried]
+        for start in priors
+    ]
+    choices.append([empty._replace(weight=-weight) for weight in sorted(empty_weights)])
+    starts = zip([*priors, empty], choices, strict=True)
+    return [[start._replace(weight=0.0), *choice] for start, choice in starts]
 
 
-def tune_rescoring(tuning: Tuning) -> TuneChoice:
-    """One search serves all weights."""
-    count = tuning.grid.rescore_passages
-    opened = tuning.open(rescore=0)
-    generator = generator_within(opened)
-    assert generator is not None  # as can_rescore has found
-    assert isinstance(opened, DecodesHops)
-    if generator.spans is None and generator.options.beams < count:  # as wide as it becomes in any case
-        generator.options = replace(generator.options, beams=count)
-    corpus = generator.corpus
-    dev, k, name = _inputs(tuning, lambda: corpus)
-    priors = {key: tuning.spec.get(key) for key in ("priors", "empty_weight")}
-    setting = {"step": "rescoring", "passages": count, **priors, "k": k}
-    setting |= {"hops": len(dev.queries)} if dev.hops else {}
-    stored = tuning.journal.measured(setting, lambda: _read(opened, generator, dev, count, max(count, k)))
-    tried = []
-    for weight in (0.0, *sorted(tuning.grid.rescore_weights)):
-        ranked = [
-            rescored([ScoredPassage(*pair) for pair in pairs], np.array(odds, np.float64), weight)
-            for pairs, odds in stored
-        ]
-        ids = [[hit.id for hit in generator.hits(best[:k])] for best in ranked]
-        tried.append((dev.quality(ids, k), -weight))
-        print(f"  recall@{k} {100 * tried[-1][0].recall:5.1f}  rescore_weight {weight:g}", flush=True)
-    quality, negative = max(tried)
-    weight = -negative
-    search_options = dict(tuning.spec.get("search", {}))
-    search_options |= {"rescore": count if weight else 0, "rescore_weight": weight or 1.0}
-    if weight and generator.options.beams > search_options.get("beams", 0):
-        search_options["beams"] = generator.options.beams
-    words = f"{counted(count, 'passage')}, weight {weight:g}" if weight else "none"
-    return TuneChoice({"search": search_options}, name, tried[0][0].recall, quality.recall, words)
+class Tuned(NamedTuple):
+    """The priors with their weights, that of the empty prompt last; and the recall with these."""
+
+    priors: Setting
+    recall: float
 
 
-def _read(opened: DecodesHops, generator: GenerativeRetriever, dev: DevHops, count: int, k: int) -> list[Any]:
-    """The k best passages of each input, and the log-odds of the first ``count`` of them."""
-    evidence = [tuple(evidence_numbers(generator.corpus, passages)) for passages in dev.evidence]
-    chains = [ChainToContinue(n, numbers, (opened.done, *numbers)) for n, numbers in enumerate(evidence)]
-    rankings = opened.next_hop(dev.queries, None)(chains, 0, k)
-    encoded = zip(dev.queries, generator.encode(dev.queries), evidence, strict=True)
-    inputs = [generator.hop_input(*query) for query in encoded]
-    odds = generator.rescore(inputs, [[hit.passage for hit in hits[:count]] for hits in rankings])
-    return [[list(map(list, hits)), row.tolist()] for hits, row in zip(rankings, odds, strict=True)]
-
-
-RESCORING = Step("rescoring", tune_rescoring, can_rescore)
-
-
-_TOGETHER = 32
-"""Queries between two points where a killed run can go on."""
-
-Reading = tuple[list[Hit], list[float]]
-"""The ranking of a query by the first retriever, and the logits of its passages."""
-
-
-def tune_cross_encoder(tuning: Tuning) -> TuneChoice:
-    """Of settings of equal quality the fewest passages are taken, then the smallest weight."""
-    grid = tuning.grid
-    opened: Callable[[], Any] = cache(tuning.open)
-    dev, k, name = _inputs(tuning, lambda: opened().corpus)
-    stored = from_fields(Rereading, tuning.spec, tuning.folder / MANIFEST, "rescored")
-    length = k + max(map(len, dev.evidence))  # the search finds evidence again, and leaves it out at the end
-    depth = max(length, stored.passages, *grid.cross_encoder_passages)
-    readings = _readings(tuning, opened, dev, depth)
-    weights: list[float | None] = [0.0, *sorted(grid.cross_encoder_weights)]
-    weights += [] if tuning.hops.steps == "dynamic" else [None]  # logits alone compare with no DONE
-    best: list[tuple[Quality, int, float, Rereading]] = []
-    for passages in sorted(set(grid.cross_encoder_passages)):
-        tried = []
-        for weight in weights:
-            setting = Rereading(passages, weight)
-            order = -math.inf if weight is None else -weight
-            tried.append((_quality(dev, k, readings, setting), -passages, order, setting))
-        best.append(max(tried, key=lambda row: row[:3]))
-        print(f"  recall@{k} {100 * best[-1][0].recall:5.1f}  {_shown_rereading(best[-1][3])}", flush=True)
-    quality, _, _, chosen = max(best, key=lambda row: row[:3])
-    before = _quality(dev, k, readings, stored).recall
-    changes = {"passages": chosen.passages, "weight": chosen.weight}
-    return TuneChoice(changes, name, before, quality.recall, _shown_rereading(chosen))
-
-
-def _readings(tuning: Tuning, opened: Callable[[], Any], dev: DevHops, depth: int) -> list[Reading]:
-    queries = dev.queries
-    readings: list[Reading] = []
-    with Progress(len(queries), "tune with", "queries", shown=None) as bar:
-        for start in range(0, len(queries), _TOGETHER):
-            batch = slice(start, start + _TOGETHER)
-
-            def read(batch: slice = batch) -> list[Any]:
-                evidence = dev.evidence[batch] if dev.hops else None
-                pairs = opened().read(queries[batch], depth, evidence)
-                return [[as_pairs(hits), logits] for hits, logits in pairs]
-
-            count = len(queries[batch])
-            setting = {"step": "cross-encoder", "passages": depth, "queries": [start, start + count]}
-            setting |= {"hops": len(queries)} if dev.hops else {}
-            readings += [(as_hits(pairs), logits) for pairs, logits in tuning.journal.measured(setting, read)]
-            bar.update(count)
-    return readings
-
-
-def _quality(dev: DevHops, k: int, readings: Sequence[Reading], setting: Rereading) -> Quality:
-    """The quality of the rankings with a number of passages and a weight, without the evidence."""
-    ids = []
-    for (hits, logits), passages in zip(readings, dev.evidence, strict=True):
-        evidence = {passage.id for passage in passages}
-        ranking = rank_again(hits, logits[: setting.passages], setting.weight)
-        ids.append([hit.id for hit in ranking if hit.id not in evidence][:k])
-    return dev.quality(ids, k)
-
-
-def _shown_rereading(setting: Rereading) -> str:
-    weight = "logits alone" if setting.weight is None else f"weight {setting.weight:g}"
-    return f"{counted(setting.passages, 'passage')}, {weight}"
-
-
-CROSS_ENCODER = Step("rescoring", tune_cross_encoder)
-
-
-def tune_fusion(tuning: Tuning) -> TuneChoice:
-    """The weights of highest recall: steps of 0.1 that sum to one; of equal ones the most even."""
-    spec, file, k = tuning.spec, tuning.folder / MANIFEST, tuning.grid.k
-    fusion = from_fields(Fusion, spec, file, "fusion")
-    if fusion.method == "interleave":
-        raise ConfigError(f"{file}: interleaving has no weights to tune; write the method rrf or sum.")
-    depth = spec.get("depth") or FUSED  # what the folder fuses
-    members = [_member_answers(tuning, n, member, max(k, depth)) for n, member in enumerate(spec["members"])]
-    dynamic = all("done" in member[0] for member in members if member)
-
-    def rankings(tried: Fusion, query: int) -> list[Hit]:
-        answers = [member[query] for member in members]
-        hits = [as_hits(answer["hits"]) for answer in answers]
-        if not dynamic:
-            return tried.fuse_first(hits, depth, max(k, depth))
-        chains = [Chain(tuple(row), 0.0, answer["done"]) for row, answer in zip(hits, answers, strict=True)]
-        return list(fuse_chains(chains, tried, spec.get("length", "mean")).hits)
-
-    def quality(tried: Fusion) -> tuple[float, float]:
-        ids = [[hit.id for hit in rankings(tried, query)] for query in range(len(tuning.dev.queries))]
-        recall, order = tuning.dev.at_once().quality(ids, k)
-        return recall, order
-
-    before = quality(fusion)[0]
-    best, (recall, _) = tune_weights(len(members), replace(fusion, weights=None), quality)
-    weights = list(best.weights or ())
-    shown = f"weights {shown_weights(weights)}"
-    return TuneChoice({"weights": weights}, f"recall@{k}", before, recall, shown)
-
-
-def _member_answers(tuning: Tuning, number: int, member: Any, depth: int) -> list[dict[str, Any]]:
-    """The hits of a member for every query, and of a chain whether it is done."""
-
-    def search() -> list[dict[str, Any]]:
-        corpus = tuning.dev.corpus  # of BM25 that names none
-        opened = tuning.open_member(member, f"members[{number}]", corpus=corpus)
-        queries = tuning.dev.queries
-        if isinstance(opened, FindsChains) and opened.describe().steps == "dynamic":
-            chains = [ranked[0] for ranked in opened.retrieve_chains(queries)]
-            return [{"hits": as_pairs(chain.hits), "done": bool(chain.done)} for chain in chains]
-        return [{"hits": as_pairs(hits)} for hits in opened.retrieve(queries, depth)]
-
-    setting = {"step": "fusion", "member": number, "named": member, "depth": depth}
-    answers: list[dict[str, Any]] = tuning.journal.measured(setting, search)
-    name = member if isinstance(member, str) else member["kind"]
-    print(f"  member {number}" + ("" if is_temporary(name) else f": {name}"), flush=True)
-    return answers
-
-
-FUSION = Step("fusion", tune_fusion)
-
-
-def refuse_untunable(fusion: Fusion) -> None:
-    if fusion.method == "interleave":
+def check_grid(choices: Sequence[Sequence[WeightedSource]]) -> None:
+    size = math.prod(map(len, choices))
+    if size > SETTINGS:
+        counts = " x ".join(str(len(values)) for values in choices)
         raise ConfigError(
-            f"{Option('tune.runs')} finds weights, and interleaving takes none; choose "
-            f"{Option('fusion.method', 'rrf', 'sum')}, or leave {Option('tune.runs')} out."
+            f"{counts} settings of the priors are {size:,}, more than {SETTINGS:,}: try fewer weights or "
+            "temperatures."
         )
-    if fusion.weights is not None:
-        raise ConfigError(f"give either {Option('fusion.weights')} or {Option('tune.runs')}.")
 
 
-def tune_run_weights(fusion: Fusion, dev: DevRuns, fuser: RunFusion, k: int) -> tuple[Fusion, float]:
-    """The fusion with the weights of highest recall@k on ``dev``, and that recall.
+def tune_together(
+    choices: Sequence[Sequence[WeightedSource]], measure: Measure, pool: Pool, lightest: bool = False
+) -> Tuned:
+    """Find a setting of the grid that is good together with its neighbours, with few searches.
 
-    Of equal recall nDCG decides, then the most even weights. Weights go in steps of 0.1 and sum to one.
+    The value of a setting is the mean of its own recall and the mean recall of its neighbours, one step away
+    in the choices of one prior. (The best of many settings on few queries is also the luckiest, and luck does
+    not extend to neighbours.) Among settings of equal recall the neighbours do not decide, since an edge of
+    the grid has fewer: the higher ``order`` wins, then the smaller weights.
+
+    Args:
+        choices: The choices of each prior; the grid is all their combinations.
+        measure: Searches with a setting, adds the passages to the pool, and returns the quality.
+        pool: The passages of all searches.
+        lightest: Take the smallest weights whose recall is within one standard error of the best (of the mean
+            of the paired differences), if a search with them confirms it: few queries cannot tell them apart,
+            and large weights leave nothing to the generator.
     """
-    gold = list(dev.gold.values())
-    for run in dev.runs:
-        RunDepth.of(run, dev.passages, gold).refuse([f"recall@{k}"], f"choose a smaller {Option('tune.k')}")
+    check_grid(choices)
+    shape = tuple(len(values) for values in choices)
+    grid = list(np.ndindex(shape))
+    settings = [tuple(values[n] for values, n in zip(choices, index, strict=True)) for index in grid]
+    order = sorted(range(len(grid)), key=lambda n: sum(abs(prior.weight) for prior in settings[n]))
+    measured: dict[int, Quality] = {}
 
-    def quality(tried: Fusion) -> tuple[float, float]:
-        fused = fuser.fuse(dev.runs, tried).rankings
-        ids = [[hit.id for hit in fused[query]] for query in dev.gold]
-        return means(sequence_recall, ids, gold, ks=[k])[f"recall@{k}"], ndcg(ids, gold)
+    def ask(number: int) -> None:
+        if number not in measured:
+            measured[number] = measure(settings[number])
+            bar.update()
 
-    best, (recall, _) = tune_weights(len(dev.runs), fusion, quality)
-    return best, recall
+    def promising(numbers: Sequence[int]) -> int:
+        """The best of these settings; the pool estimates the settings that were not measured."""
+        qualities = [measured.get(n) or pool.quality(setting) for n, setting in enumerate(settings)]
+        values = beside(np.reshape([quality.recall for quality in qualities], shape)).ravel().round(9)
+        first = max(numbers, key=lambda n: values[n])
+        level = [n for n in numbers if round(qualities[n].recall - qualities[first].recall, 9) == 0]
+        return max(level, key=lambda n: round(qualities[n].order, 9))  # the first of equal settings
+
+    parts = 0.0, 0.5, 1.0  # no priors, each with its middle weight, each with its largest one
+    with Progress(len(parts) + ROUNDS, "tune with at most", "searches", shown=None) as bar:
+        for part in parts:
+            ask(grid.index((*(math.ceil(part * (len(values) - 1)) for values in choices[:-1]), 0)))
+        for _ in range(ROUNDS):
+            number = promising(order)
+            if number in measured:
+                break
+            ask(number)
+        chosen = promising([number for number in order if number in measured])
+        if lightest:
+            light = next(n for n in order if pool.as_good(settings[n], settings[chosen]))
+            ask(light)
+            chosen = light if pool.as_good(settings[light], settings[chosen]) else chosen
+    return Tuned(settings[chosen], measured[chosen].recall)
 
 
-def shown_weights(weights: Sequence[float] | None) -> str:
-    return " ".join(f"{weight:g}" for weight in weights or ())
+def beside(values: Floats) -> Floats:
+    """The mean of each value of a grid and the mean of its neighbours (one step away along one axis)."""
+    total, count = np.zeros(values.shape), np.zeros(values.shape)
+    for axis in range(values.ndim):
+        for here, there in ((slice(1, None), slice(None, -1)), (slice(None, -1), slice(1, None))):
+            to = (slice(None),) * axis + (here,)
+            total[to] += values[(slice(None),) * axis + (there,)]
+            count[to] += 1
+    return np.where(count > 0, (values + total / np.maximum(count, 1)) / 2, values)
 
 
-def refuse_uncuttable(run: Run) -> None:
-    if run.steps == "dynamic":
-        raise ConfigError(f"{run.path} is dynamic: its chains end by themselves. Cut a single or fixed run.")
+def tune_in_turn(choices: Sequence[Sequence[WeightedSource]], measure: Measure) -> Tuned:
+    """Find the best choice of each prior, one after another, with earlier priors at their best.
 
-
-def cut_run(run: Run, dev: DevRuns, name: str | None = None) -> tuple[Run, float, float, float]:
-    """Fit a cut to the run of the same system for development queries, and cut a run with it.
-
-    Returns the run, dynamic: its rankings are chains that are done; its passages a query; set F1 on the
-    development queries that the cut was fitted to; that with the known number of gold passages.
+    Among equal qualities the first wins.
     """
-    if not run.rankings:
-        raise DataError("the run answers no query, so there is nothing to cut: retrieve again.", run.path)
-    dev.refuse_shared_queries(run)
-    start = perf_counter()
-    rankings = [dev.runs[0].rankings[query] for query in dev.gold]
-    gold = list(dev.gold.values())
-    size = SetSize.fit(rankings, gold)
-    fitted = means(set_f1, [{hit.id for hit in size.cut(hits).hits} for hits in rankings], gold)["f1"]
-    known = means(known_number, [[hit.id for hit in hits] for hits in rankings], gold)["f1_known_number"]
-    chains = {query: size.cut(hits) for query, hits in run.rankings.items()}
-    cut = {query: hits[: len(chains[query].hits)] for query, hits in run.rankings.items()}
-    mean = statistics.mean(len(chain.hits) for chain in chains.values())
-    info = run.info or RunInfo(  # an ensemble of the run alone
-        system="ensemble", name="", steps="dynamic", corpus="", queries="", data="",
-        split=None, score_mode="", members=(run.name,),
-    )  # fmt: skip
-    info = replace(
-        info,
-        name=name or f"{run.name}, cut",
-        steps="dynamic",
-        score_mode=f"{run.score_mode or 'unknown'}, cut",
-        seconds=info.seconds + perf_counter() - start,
-        options={**info.options, "cut": run.path, "tune": dev.runs[0].path},
-        files={},
-    )
-    return Run(cut, chains, info.score_mode, info), mean, fitted, known
+    measure = cache(measure)
+    setting = tuple(values[0] for values in choices)
+    for axis, values in enumerate(choices):
+        before, after = setting[:axis], setting[axis + 1 :]
+        (prior,), _ = best(lambda prior, b=before, a=after: measure((*b, prior, *a)), values)
+        setting = (*before, prior, *after)
+    return Tuned(setting, measure(setting).recall)
+
+
+class Pool:
+    """The passages of all searches for Q queries, with the parts of their scores.
+
+    ``k`` is the cut-off of the recall; ``capped``: it is the share of the gold passages that k hits can hold.
+    ``choices`` are those of each prior.
+    """
+
+    def __init__(
+        self,
+        generator: GenerativeRetriever,
+        queries: Sequence[Query],
+        gold: Sequence[Sequence[str]],
+        k: int,
+        choices: Sequence[Sequence[WeightedSource]],
+        evidence: Sequence[Sequence[Passage]] = (),
+        capped: bool = False,
+    ):
+        check_grid(choices)  # before all queries are embedded
+        self._gold: list[set[int]] = []
+        for ids in gold:  # a passage that is not in the corpus gets a negative number
+            numbers = enumerate(generator.corpus.numbers(list(dict.fromkeys(ids))))
+            self._gold.append({-1 - n if number is None else number for n, number in numbers})
+        self._k = k
+        self._limits = [max(1, min(k, len(ids)) if capped else len(ids)) for ids in self._gold]
+        weighed = [prior for values in choices for prior in values if prior.weight]
+        columns = {_column(prior): prior._replace(weight=1.0) for prior in weighed}
+        self._columns = {key: column for column, key in enumerate(columns)}
+        before = evidence or [()] * len(queries)
+        prior = prior_of([*columns.values()], queries, before, generator.done)
+        # The same as in each search, or the priors' part of a score is off by a constant per query.
+        hidden = [[generator.done, *evidence_numbers(generator.corpus, passages)] for passages in before]
+        if generator.spans is None:  # passages of one row count together
+            index, subsets = generator.index, generator.subsets(queries, None)
+
+            def log_weights(query: int, numbers: Ints) -> Floats:
+                scope = Scope(index, 1, [hidden[query]], [subsets[query]])
+                masses = prior.among([query]).open(index, scope, 1)
+                masses.load(np.array([0]))
+                return masses.shares(0, index.rows.row_of[numbers].astype(np.int64))
+
+        else:
+            every = np.setdiff1d(np.arange(generator.done), sorted(generator.removed))
+
+            def log_weights(query: int, numbers: Ints) -> Floats:
+                allowed = np.setdiff1d(every, hidden[query])
+                return np.stack([log_shares(part, query, allowed)[numbers] for part in prior.parts], axis=1)
+
+        self._log_weights = log_weights  # of a query and n passages: the priors' scores, [n, F] (nats)
+        # Of each query: passage -> score of the generator, and [F] scores of the priors (nats).
+        self._passages: list[dict[int, tuple[float, Floats]]] = [{} for _ in queries]
+        longest = np.cumsum(1 / np.log2(np.arange(2, max(map(len, self._gold), default=0) + 3)))
+        self._ideal: Floats = np.array([longest[max(len(numbers), 1) - 1] for numbers in self._gold])
+
+    def add(self, setting: Setting, rankings: Sequence[Sequence[ScoredPassage]]) -> None:
+        """Add the candidates of a search with a setting (:meth:`HybridRetriever.candidates`).
+
+        The newest score of the generator replaces earlier ones: with spans, a search knows those spans best
+        that its priors favour.
+        """
+        weights = self._weights(setting)
+        for query, (passages, hits) in enumerate(zip(self._passages, rankings, strict=True)):
+            hits = hits[:_POOLED]
+            new = [hit.passage for hit in hits if hit.passage not in passages]
+            logs = dict(zip(new, self._log_weights(query, np.array(new)), strict=True)) if new else {}
+            for hit in hits:
+                row = logs[hit.passage] if hit.passage in logs else passages[hit.passage][1]
+                passages[hit.passage] = hit.score - float(row @ weights), row
+        # The pool as arrays [Q, M] and [Q, M, F], and the recall of each passage.
+        shape = len(self._passages), max(1, *map(len, self._passages))
+        self._own = np.full(shape, -np.inf)
+        self._logs = np.zeros((*shape, len(self._columns)))
+        self._right = np.zeros(shape)
+        pool = zip(self._passages, self._gold, self._limits, strict=True)
+        for query, (passages, gold, limit) in enumerate(pool):
+            if passages:
+                count = len(passages)
+                self._own[query, :count] = [own for own, _ in passages.values()]
+                self._logs[query, :count] = [row for _, row in passages.values()]
+                self._right[query, :count][np.isin([*passages], list(gold))] = 1 / limit
+
+    def as_good(self, setting: Setting, best: Setting) -> bool:
+        """By the pool, whether a setting's recall is within one standard error of that of ``best``."""
+        return as_good(self._right_of(setting).sum(axis=1), self._right_of(best).sum(axis=1))
+
+    def quality(self, setting: Setting) -> Quality:
+        """Recall and nDCG of the k best of each query's pool."""
+        right = self._right_of(setting)
+        gains: Floats = (right > 0) @ (1 / np.log2(np.arange(2, right.shape[1] + 2)))
+        return Quality(float(right.sum(axis=1).mean()), float((gains / self._ideal).mean()))
+
+    def _right_of(self, setting: Setting) -> Floats:
+        """``[Q, k]`` the recall that each of a query's k best passages under a setting adds."""
+        scores: Floats = self._own + self._logs @ self._weights(setting)
+        k = min(self._k, scores.shape[1])
+        best = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+        best = np.take_along_axis(best, np.argsort(-np.take_along_axis(scores, best, axis=1), axis=1), axis=1)
+        return np.take_along_axis(self._right, best, axis=1)
+
+    def _weights(self, setting: Setting) -> Floats:
+        weights = np.zeros(len(self._columns))
+        for prior in setting:
+            if prior.weight:
+                weights[self._columns[_column(prior)]] += prior.weight
+        return weights
+
+
+def _column(prior: WeightedSource) -> tuple[int, float]:
+    return id(prior.source), prior.divisor

@@ -15,8 +15,8 @@ from grls.retrieve.spec import MANIFEST, followed, read_spec, update_spec
 from grls.runs.portions import fingerprint_queries
 from grls.tune.hops import CHAINS, HOPS
 from grls.tune.options import TuneOptions
-from grls.tune.priors import RESCORING
 from grls.tune.step import CHOSEN, DevQueries, Journal, Step, TuneChoice, Tuning
+from grls.tune.weights import RESCORING
 
 _TUNED = (*CHOSEN, "hops", "sha256")
 """The fields that tuning changes."""

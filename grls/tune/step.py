@@ -9,8 +9,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, own_corpus, passage_queries, read_split
 from grls.data.types import Passage, Query
@@ -19,7 +17,6 @@ from grls.evaluation.metrics import recall_at
 from grls.io.work import GrowingFile
 from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
-from grls.retrieve.hybrid.tuning import Quality
 from grls.retrieve.options import stored_hops, stored_search
 from grls.retrieve.registry import Opening, open_member, open_spec
 from grls.retrieve.spec import MANIFEST, Member
@@ -47,12 +44,11 @@ class TuneChoice(NamedTuple):
     words: str
 
 
-def paired_error(first: Sequence[float], second: Sequence[float]) -> float:
-    """The standard error of the mean difference of two settings, query by query; 0 below two queries."""
-    differences = np.subtract(first, second)
-    if len(differences) < 2:
-        return 0.0
-    return float(differences.std(ddof=1) / np.sqrt(len(differences)))
+class Quality(NamedTuple):
+    """Recall@k of a search; among equal recalls, ``order`` decides: nDCG of the gold passages, in [0, 1]."""
+
+    recall: float
+    order: float = 0.0
 
 
 class Step(NamedTuple):
@@ -84,6 +80,16 @@ class Tuning:
     @property
     def hops(self) -> HopOptions:
         return stored_hops(self.spec, self.folder / MANIFEST) or USUAL_HOPS
+
+    def inputs(self, corpus: Callable[[], Corpus]) -> tuple[DevHops, int, str]:
+        """The inputs to tune on, the cut-off k of their recall, and the name of this measure.
+
+        What ranks in one step does so in every hop, too. So if the folder ranks by hops, every gold passage
+        is a hop with the gold passages before it as evidence, and the first hit counts.
+        """
+        if self.hops.steps == "ranked":
+            return self.dev.by_hop(corpus()), 1, "recall@1 of a hop"
+        return self.dev.at_once(), self.grid.k, f"recall@{self.grid.k}"
 
     def open(self, **search: Any) -> Retriever:
         """The retriever with all choices so far, in a single step, with some options of search."""

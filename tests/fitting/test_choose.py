@@ -5,7 +5,7 @@ import random
 import pytest
 
 from grls.fitting.choose import Candidate, choose, choose_unmeasured
-from grls.tune.step import paired_error
+from grls.tune.search import paired_error
 
 
 def candidate(

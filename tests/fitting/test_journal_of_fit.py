@@ -143,6 +143,16 @@ def test_a_stage_ends_when_its_time_is_up(tmp_path: Path) -> None:
         bar.update()
 
 
+def test_what_is_no_loop_ends_as_well_and_a_training_does_not(tmp_path: Path) -> None:
+    shown = FitProgress(tmp_path, FitClock(tmp_path), shown=False)
+    with pytest.raises(TimeIsUp), shown.stage("open", 0.05):
+        time.sleep(5.0)
+    with shown.stage("train", 0.05):
+        shown.at("train step 1 of 4")
+        time.sleep(0.2)
+    time.sleep(0.2)  # no timer is left
+
+
 def test_a_loop_without_hope_ends_before_its_time_is_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,8 +23,8 @@ from grls.retrieve.registry import Opening, load_retriever
 from grls.runs.dev_runs import DevRuns
 from grls.runs.run import Run
 from grls.tune.hops import (
-    TriedEnd,
-    TriedHops,
+    ChainEnd,
+    HopSetting,
     chosen_end,
     chosen_hops,
     chosen_shares,
@@ -32,15 +32,34 @@ from grls.tune.hops import (
     learn_onward,
 )
 from grls.tune.options import TuneOptions
-from grls.tune.priors import cut_run, tune_run_weights
 from grls.tune.run import tune_folder
-from grls.tune.step import DevHops, DevQueries, paired_error
+from grls.tune.search import Tried, best, paired_error, weight_grid
+from grls.tune.step import DevHops, DevQueries
+from grls.tune.weights import cut_run, tune_run_weights
 
 HOUSES = ("Tallow", "Brind", "Corvey", "Dunmore", "Elstow", "Farrow", "Gannet", "Hollin")
 
 
-def tried(hops: int, recalls: list[float], complete: float = 0.0) -> TriedHops:
-    return TriedHops(hops, None, True, recalls, complete)
+def test_the_grid_is_every_weight_once_the_most_even_first() -> None:
+    assert weight_grid(2, 4) == [(0.5, 0.5), (0.75, 0.25), (0.25, 0.75), (1.0, 0.0), (0.0, 1.0)]
+    three = weight_grid(3)
+    assert len(set(three)) == len(three) == 66
+    assert all(sum(weights) == pytest.approx(1) and len(weights) == 3 for weights in three)
+    assert three[0] == (0.4, 0.3, 0.3)
+
+
+def test_the_best_setting_is_taken_and_of_equal_ones_the_first() -> None:
+    assert best(lambda weights: -abs(weights[0] - 0.3), weight_grid(2)) == (((0.3, 0.7),), 0.0)
+    assert best(lambda weights: float(weights[0] > 0.5), weight_grid(2))[0] == ((0.6, 0.4),)
+    assert best(lambda a, b: a * b, [1, 2, 2], [3, 0]) == ((2, 3), 6)
+
+
+def tried(hops: int, recalls: list[float], complete: float = 0.0) -> Tried:
+    return Tried(HopSetting(hops, None, True), recalls, complete)
+
+
+def shares(*settings: tuple[float, float, Tried]) -> list[Tried]:
+    return [one._replace(setting=(named, linked)) for named, linked, one in settings]
 
 
 def test_few_queries_do_not_choose_more_hops_than_they_can_tell() -> None:
@@ -62,9 +81,9 @@ def test_of_as_few_hops_the_best_and_then_the_complete_ones() -> None:
 def test_flat_shares_stay_and_of_better_ones_the_nearest_is_taken() -> None:
     own, poor, good = (0.5, 0.9), tried(2, [0.0] * 6), tried(2, [1.0] * 6)
     lucky = tried(2, [1.0] * 5 + [0.0])
-    assert chosen_shares([(0.0, 0.0, good), (0.3, 0.9, good), (0.5, 0.9, lucky)], own) == own
-    assert chosen_shares([(0.0, 0.0, good), (0.3, 0.9, good), (0.5, 0.9, poor)], own) == (0.3, 0.9)
-    assert chosen_shares([(0.7, 0.9, lucky), (0.3, 0.9, good), (0.5, 0.9, poor)], own) == (0.3, 0.9)
+    assert chosen_shares(shares((0.0, 0.0, good), (0.3, 0.9, good), (0.5, 0.9, lucky)), own) == own
+    assert chosen_shares(shares((0.0, 0.0, good), (0.3, 0.9, good), (0.5, 0.9, poor)), own) == (0.3, 0.9)
+    assert chosen_shares(shares((0.7, 0.9, lucky), (0.3, 0.9, good), (0.5, 0.9, poor)), own) == (0.3, 0.9)
 
 
 @pytest.fixture
@@ -146,15 +165,15 @@ def test_the_first_hit_of_every_hop_counts_alike() -> None:
 LIKELIEST, EXPECTED = get_args(Choice)
 
 
-def ended(f1s: list[float], bias: float, choose: Choice) -> TriedEnd:
-    return TriedEnd(f1s, DoneByLogOdds(bias), choose)
+def ended(f1s: list[float], bias: float, choose: Choice) -> Tried:
+    return Tried(ChainEnd(DoneByLogOdds(bias), choose), f1s, -abs(bias))
 
 
 def test_a_gain_on_one_query_of_few_moves_nothing() -> None:
     """One query of four gains all: 25 points, and so is the standard error."""
     own = ended([0.0, 1.0, 1.0, 1.0], 0.0, LIKELIEST)
     lucky = ended([1.0, 1.0, 1.0, 1.0], -2.0, EXPECTED)
-    assert paired_error(lucky.f1s, own.f1s) == pytest.approx(0.25)
+    assert paired_error(lucky.values, own.values) == pytest.approx(0.25)
     assert chosen_end([lucky, own], 0.0, LIKELIEST) == own
     assert chosen_end([lucky, own], -2.0, LIKELIEST) == lucky, "the folder has that bias"
 
@@ -163,7 +182,7 @@ def test_a_gain_on_most_queries_is_taken_by_the_nearest_bias() -> None:
     own = ended([0.0, 0.2, 0.1, 0.3] * 5, 0.0, LIKELIEST)
     near = ended([0.5, 0.7, 0.6, 0.7] * 5, -1.0, EXPECTED)
     far = ended([0.5, 0.7, 0.6, 0.9] * 5, -2.0, LIKELIEST)
-    assert far.f1 - near.f1 == pytest.approx(0.05)
+    assert far.mean - near.mean == pytest.approx(0.05)
     assert chosen_end([own, near, far], 0.0, LIKELIEST) == far, "5 points on a quarter: above the error of 2"
     twice = ended([0.5, 0.7, 0.6, 0.8, *[0.5, 0.7, 0.6, 0.7] * 4], -2.0, LIKELIEST)
     assert chosen_end([own, near, twice], 0.0, LIKELIEST) == near

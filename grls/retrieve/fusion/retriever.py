@@ -23,18 +23,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Chain, FullHit, Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError, at_least, one_of
-from grls.io.progress import Progress, counted
+from grls.io.progress import counted
 from grls.io.recipes import rare
 from grls.retrieve.base import Description, FindsChains, Retriever
 from grls.retrieve.hops.finders import found_after
@@ -51,9 +50,6 @@ FUSED = 20
 
 Rankings = Mapping[str, Sequence[Hit]]
 """Query id -> hits, best first."""
-
-GRID = 10
-"""Weights are multiples of 1/10 that sum to one."""
 
 
 @dataclass(frozen=True)
@@ -180,38 +176,6 @@ def fuse_rankings(members: Sequence[Rankings], fusion: Fusion, k: int | None = N
     return {query: fusion.fuse([rankings[query] for rankings in members], k) for query in members[0]}
 
 
-def weight_grid(members: int, steps: int = GRID) -> Iterator[tuple[float, ...]]:
-    """All weights that are multiples of 1/steps and sum to one, the most even first.
-
-    Of equally even weights, those that favour earlier members come first.
-    """
-    counts = []
-    for bars in combinations(range(steps + members - 1), members - 1):
-        edges = (-1, *bars, steps + members - 1)
-        counts.append(tuple(b - a - 1 for a, b in pairwise(edges)))
-    counts.sort(key=lambda parts: (sum(part * part for part in parts), [-part for part in parts]))
-    for parts in counts:
-        yield tuple(part / steps for part in parts)
-
-
-Value = TypeVar("Value", float, tuple[float, float])
-
-
-def tune_weights(members: int, fusion: Fusion, measure: Callable[[Fusion], Value]) -> tuple[Fusion, Value]:
-    """The best weights of the grid, and their quality; of equally good weights the most even.
-
-    ``measure`` gives the quality of a fusion on the development queries, which is compared by ``>``.
-    """
-    fusions = [replace(fusion, weights=weights) for weights in weight_grid(members)]
-    measured = []
-    with Progress(len(fusions), "tune", "weights", shown=None) as bar:
-        for candidate in fusions:
-            measured.append((measure(candidate), candidate))
-            bar.update()
-    value, best = max(measured, key=lambda pair: pair[0])  # the first of equal values
-    return best, value
-
-
 def _best_ranks(rankings: Sequence[Sequence[Hit]]) -> dict[str, tuple[int, int]]:
     ranks: dict[str, tuple[int, int]] = {}
     for member, hits in enumerate(rankings):
@@ -280,7 +244,7 @@ class FusionRetriever(_Fused):
     interleaves.
     """
 
-    tuned_by = ("grls.tune.priors:FUSION",)
+    tuned_by = ("grls.tune.weights:FUSION",)
     folders = ("members.*",)
 
     def __init__(self, members: Sequence[Retriever], fusion: Fusion | None = None, depth: int | None = None):

@@ -111,7 +111,7 @@ class GenerativeRetriever(DecodesPlans):
     """
 
     kind = "generative"
-    tuned_by = ("grls.tune.priors:RESCORING",)
+    tuned_by = ("grls.tune.weights:RESCORING",)
     embeddable = False
     scores_are_log_probabilities = True
     built_with = (

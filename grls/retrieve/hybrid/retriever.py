@@ -65,7 +65,7 @@ class HybridRetriever(DecodesPlans):
     """
 
     kind = "hybrid"
-    tuned_by = ("grls.tune.priors:PRIORS", "grls.tune.priors:RESCORING")
+    tuned_by = ("grls.tune.priors:PRIORS", "grls.tune.weights:RESCORING")
     has_priors = True
     learned_done: bool | None = None  # not known of a generator
     folders = ("generator", "priors.*.retriever")

@@ -78,7 +78,7 @@ class RescoredRetriever:
     """
 
     kind = "rescored"
-    tuned_by = ("grls.tune.priors:CROSS_ENCODER",)
+    tuned_by = ("grls.tune.weights:CROSS_ENCODER",)
     folders = ("retriever", "model")
 
     def __init__(

@@ -32,8 +32,6 @@ from grls.retrieve.fusion.retriever import (
     interleave,
     min_max,
     rrf,
-    tune_weights,
-    weight_grid,
     weighted_sum,
 )
 from grls.retrieve.fusion.runs import RunFusion, SetSize, best_size, shared_steps
@@ -157,23 +155,6 @@ def test_members_without_the_same_queries_are_refused():
     assert {query: ids(hits) for query, hits in fused.items()} == {"p": ["a", "b"], "q": ["c", "d"]}
     with pytest.raises(MismatchError, match=r"members 1 and 3 .* 2 are in one alone, such as 'o'"):
         fuse_rankings([{"q": A, "p": A}, {"q": A, "p": A}, {"q": A, "o": A}], Fusion())
-
-
-def test_the_grid_is_every_weight_once_the_most_even_first():
-    assert list(weight_grid(2, 4)) == [(0.5, 0.5), (0.75, 0.25), (0.25, 0.75), (1.0, 0.0), (0.0, 1.0)]
-    three = list(weight_grid(3))
-    assert len(set(three)) == len(three) == 66
-    assert all(sum(weights) == pytest.approx(1) and len(weights) == 3 for weights in three)
-    assert three[0] == (0.4, 0.3, 0.3)
-
-
-def test_tuning_takes_the_best_weights_and_of_equal_ones_the_most_even():
-    fusion, value = tune_weights(2, Fusion("sum"), lambda tried: -abs(tried.weights[0] - 0.3))
-    assert (fusion.weights, value) == ((0.3, 0.7), 0.0)
-    assert fusion.method == "sum"
-    fusion, _ = tune_weights(2, Fusion("rrf"), lambda tried: float(tried.weights[0] > 0.5))
-    assert fusion.weights == (0.6, 0.4)
-    raises(ConfigError, "takes no weights", tune_weights, 2, Fusion(), lambda tried: 0.0)
 
 
 def test_comb_sum_adds_scores_as_they_are():

@@ -30,8 +30,8 @@ from grls.retrieve.hybrid.priors import (
     WeightedSource,
 )
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, beside, tune_in_turn, tune_together
-from grls.tune.step import DevHops, DevQueries
+from grls.tune.priors import Pool, Setting, beside, prior_choices, tune_in_turn, tune_together
+from grls.tune.step import DevHops, DevQueries, Quality
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
 NONE: list[tuple[Passage, ...]] = [(), ()]
@@ -258,8 +258,7 @@ class _Small:
         self.gold = [gold_passages(query, qrels) for query in self.queries]
         bm25 = WeightedSource(RetrieverPrior(BM25Retriever(self.generator.corpus)), 0.0)
         empty = WeightedSource(EmptyPromptPrior(self.generator), 0.0)
-        tried = Tried((0.25, 1.0, 4.0, 16.0), (1.0, 3.0), (0.3,))
-        self.choices = tried.choices([bm25], empty)
+        self.choices = prior_choices([bm25], empty, (0.25, 1.0, 4.0, 16.0), (1.0, 3.0), (0.3,))
         self.pool = Pool(self.generator, self.queries, self.gold, K, self.choices)
         self.searched = 0
 
@@ -314,7 +313,7 @@ class _Promises:
 
 
 def test_the_most_promising_is_searched_with_until_it_has_been() -> None:
-    choices = Tried((1.0, 2.0, 3.0)).choices([start("a")], start("e"))
+    choices = prior_choices([start("a")], start("e"), (1.0, 2.0, 3.0))
     asked: list[float] = []
 
     def measure(setting: Setting) -> Quality:
@@ -329,7 +328,7 @@ def test_the_most_promising_is_searched_with_until_it_has_been() -> None:
 
 
 def test_what_was_promised_too_much_is_not_chosen_and_ties_go_to_the_smaller_weight() -> None:
-    choices = Tried((1.0, 2.0, 3.0)).choices([start("a")], start("e"))
+    choices = prior_choices([start("a")], start("e"), (1.0, 2.0, 3.0))
     pool: Any = _Promises(lambda setting: float(setting[0].weight == 1))
     tuned = tune_together(choices, lambda setting: Quality(0.0 if setting[0].weight < 2 else 0.5), pool)
     assert tuned.priors[0].weight >= 2
@@ -339,7 +338,7 @@ def test_what_was_promised_too_much_is_not_chosen_and_ties_go_to_the_smaller_wei
 
 
 def test_weights_that_are_as_good_within_the_error_give_way_to_the_lightest_that_a_search_confirms() -> None:
-    choices = Tried((1.0, 2.0, 3.0)).choices([start("a")], start("e"))
+    choices = prior_choices([start("a")], start("e"), (1.0, 2.0, 3.0))
     found = {0.0: 0.1, 1.0: 0.8, 2.0: 0.85, 3.0: 0.9}
     pool: Any = _Promises(lambda setting: found[setting[0].weight])
     pool.as_good = lambda setting, best: found[setting[0].weight] >= found[best[0].weight] - 0.11
@@ -379,7 +378,7 @@ def test_as_good_is_within_the_standard_error_of_the_paired_differences(tmp_path
 def test_luck_that_does_not_extend_to_neighbours_is_not_chosen() -> None:
     """A peak between two valleys loses to a plateau that is a little lower."""
     found = dict(zip((0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0), (0.1, 0.6, 0.1, 0.4, 0.5, 0.4, 0.1), strict=True))
-    choices = Tried(tuple(found)[1:]).choices([start("a")], start("e"))
+    choices = prior_choices([start("a")], start("e"), tuple(found)[1:])
     pool: Any = _Promises(lambda setting: found[setting[0].weight])
     tuned = tune_together(choices, lambda setting: Quality(found[setting[0].weight]), pool)
     assert tuned.priors[0].weight == 4.0
@@ -387,7 +386,7 @@ def test_luck_that_does_not_extend_to_neighbours_is_not_chosen() -> None:
 
 def test_of_equal_recalls_the_order_decides_and_then_the_smaller_weight_not_the_edge() -> None:
     """An edge of the grid has fewer neighbours, whose mean may be the higher one by that alone."""
-    choices = Tried((1.0, 2.0, 4.0)).choices([start("a"), start("b")], start("e"))
+    choices = prior_choices([start("a"), start("b")], start("e"), (1.0, 2.0, 4.0))
     recall = {(2.0, 1.0): 0.9, (4.0, 0.0): 0.9, (4.0, 1.0): 0.8, (2.0, 0.0): 0.8}
 
     def weights(setting: Setting) -> tuple[float, float]:
@@ -412,8 +411,8 @@ def test_one_prior_after_another_is_tuned_and_ties_go_to_the_smaller_weight() ->
         right = a.weight == 1 and a.divisor == 4
         return Quality(right + min(b.weight / b.divisor, 1) - 10 * abs(empty.weight + 0.2))
 
-    tried = Tried((1.0, 2.0, 3.0), (1.0, 2.0), (0.1, 0.2))
-    tuned = tune_in_turn(tried.choices([start("a"), start("b")], start("e")), measure)
+    choices = prior_choices([start("a"), start("b")], start("e"), (1.0, 2.0, 3.0), (1.0, 2.0), (0.1, 0.2))
+    tuned = tune_in_turn(choices, measure)
     assert [(p.weight, p.divisor) for p in tuned.priors] == [(1.0, 4.0), (2.0, 2.0), (-0.2, 2.0)]
     assert tuned.recall == pytest.approx(2.0)
     assert len(seen) == 1 + 6 + 6 + 2
