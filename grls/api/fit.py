@@ -16,7 +16,7 @@ from grls.data.inputs.entries import corpus_of
 from grls.data.inputs.gold import write_splits
 from grls.data.inputs.tables import existing_path
 from grls.fitting.options import FitOptions
-from grls.fitting.splits import read_source
+from grls.fitting.splits import read_data
 from grls.io.files import TemporaryFolder, folder_for, is_temporary, saying
 from grls.retrieve.registry import Opening
 
@@ -114,7 +114,7 @@ def fit(
         if queries is None and gold is None and dev is None and test is None:
             source = existing_path(corpus, "corpus")
         if source is not None and source.is_dir():
-            fitted = fit_dataset(read_source(str(source), chosen), Path(folder), chosen)
+            fitted = fit_dataset(read_data(str(source), chosen), Path(folder), chosen)
             return FitResult(fitted, folder, chosen.device)
         passages = corpus_of(corpus)
         names = SplitNames(chosen.train_split, chosen.dev_split, chosen.test_split)
@@ -124,7 +124,5 @@ def fit(
         place = TemporaryFolder()
         with saying("the data", place):
             write_splits(Path(place), passages, splits)
-            fitted = fit_dataset(
-                read_source(os.fspath(place), chosen, "Python objects"), Path(folder), chosen
-            )
+            fitted = fit_dataset(read_data(os.fspath(place), chosen, "Python objects"), Path(folder), chosen)
         return FitResult(fitted, folder, chosen.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from grls.fitting.options import FitOptions
-from grls.fitting.splits import read_source
+from grls.fitting.splits import read_data
 
 
 def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -> None:
@@ -25,7 +25,7 @@ def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -
         options: The options of :class:`~grls.fitting.options.FitOptions`.
     """
     chosen = FitOptions(**options)
-    source = read_source(data, chosen)  # what is wrong with it is told before torch is imported
+    source = read_data(data, chosen)  # what is wrong with it is told before torch is imported
     from grls.fitting.run import fit_dataset, plan_dataset
 
     if plan:

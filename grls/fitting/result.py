@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -19,7 +19,7 @@ from grls.fitting.choose import Choice
 from grls.fitting.models import licence_of
 from grls.fitting.options import DEPTH
 from grls.fitting.search import Skipped
-from grls.fitting.splits import CUT, DEV, TEST, SplitData, sizes_line
+from grls.fitting.splits import CUT, DEV, TEST, sizes_line
 from grls.io.files import atomic_file, is_temporary, write_json
 from grls.io.progress import counted, duration
 from grls.models.load.base_models import title_of
@@ -108,7 +108,6 @@ def milliseconds(seconds: float) -> str:
 
 def write_outcome(
     stages: FitStages,
-    data: SplitData,
     choice: Choice,
     gold: JudgedQueries,
     names: Sequence[str],
@@ -122,8 +121,8 @@ def write_outcome(
     ``names`` are the candidates that have ranked the queries ``gold`` of the report, ``seconds`` those of the
     whole run.
     """
-    candidates, options = stages.candidates, stages.options
-    dev = CUT if stages.facts.unlabelled else DEV
+    candidates, options, data = stages.candidates, stages.options, stages.data
+    dev = CUT if data.unlabelled else DEV
     golds = {dev: candidates.portions[: min(system.portions for system in candidates.systems.values())]}
     golds |= {TEST: [gold]} if TEST in data.qrels else {}
     measures = (options.decides, f"R@{options.k}", f"R@{DEPTH}", ORDER, "RR")
@@ -139,7 +138,6 @@ def write_outcome(
         stages.output, choice.chosen.name, choice.why, compared, metrics, round(seconds, 1), data.notes,
         costs, done, skipped, more, [name for name, system in candidates.systems.items() if system.links],
     )  # fmt: skip
-    _write_page(fitted, stages, Path(data.name).absolute().name, gold, names)
     system = candidates.systems[fitted.kept]
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
@@ -148,7 +146,7 @@ def write_outcome(
     content = {
         "kept": fitted.kept,
         "why": fitted.why,
-        "best_on_dev": None if stages.facts.unlabelled else choice.best.name,
+        "best_on_dev": None if data.unlabelled else choice.best.name,
         "measure": options.decides,
         "retriever": f"members/{system.folder}",
         "weights": {name: system.weights for name, system in candidates.systems.items() if system.weights},
@@ -164,95 +162,87 @@ def write_outcome(
             "pseudo": data.pseudo,
         },
         "base_models": system.models,
-        "language": stages.facts.language,
+        "language": data.language,
         "options": asdict(options),
         "account": {"done": done, "skipped": [stage._asdict() for stage in skipped]},
         "seconds": fitted.seconds,
         "versions": versions,
     }
     write_json(stages.output / "fit.json", content)
-    _write_card(fitted, stages, system.models)
+    account = _account(fitted, stages)
+    _write_page(fitted, stages, gold, names, account)
+    _write_card(fitted, stages, system.models, account)
     return fitted
 
 
+def _account(fitted: Fitted, stages: FitStages) -> dict[str, list[str]]:
+    """What page and card say of the run, by their headings."""
+    asked = sizes_line(fitted.queries) + ("" if [*fitted.queries] == [CUT] else " queries")
+    times = ", ".join(f"{name} {milliseconds(cost)}" for name, cost in fitted.query_seconds.items())
+    counts = sizes_line(stages.data.counts(), stages.data.pseudo)
+    account = {
+        "Quality and cost": [
+            f"Kept: {fitted.kept}, {fitted.why}. {fitted.gain}".strip(),
+            f"Measured on {asked}, in percent.",
+            f"Milliseconds a query, in batches and without loading, where it was made: {times}.",
+        ],
+        "Data": [f"Queries: {counts}.", *fitted.notes],
+        "What was done": [f"{stage} ({duration(seconds)})" for stage, seconds in fitted.done],
+        "What was skipped": [f"{stage.what}: {stage.why}" for stage in fitted.skipped],
+    }
+    account["What was done"].append(f"{duration(fitted.seconds)} in all, without page and card.")
+    account["What was skipped"] += [fitted.more] if fitted.more else []
+    return {heading: lines for heading, lines in account.items() if lines}
+
+
 def _write_page(
-    fitted: Fitted, stages: FitStages, data: str, gold: JudgedQueries, names: Sequence[str]
+    fitted: Fitted,
+    stages: FitStages,
+    gold: JudgedQueries,
+    names: Sequence[str],
+    account: Mapping[str, Sequence[str]],
 ) -> None:
-    """Significance is against the chosen candidate."""
-    from grls.report.blocks import Column, Section, Subsection, Table, Text, value_table
+    """The page of experiments over the systems, whose significance is against the chosen one."""
+    from grls.report.blocks import Section, Subsection, Text
     from grls.report.page import build_page, write_report
     from grls.report.runs import load_groups
 
-    candidates, options = stages.candidates, stages.options
+    candidates, options, data = stages.candidates, stages.options, stages.data
     ks = sorted({1, options.k, 10, DEPTH})
     files = [str(candidates.run_file(gold.split, candidates.systems[name].folder)) for name in names]
-    dev = next(iter(fitted.queries))
-    kind = "test query" if TEST in fitted.queries else "dev query" if dev == DEV else "cut sentence"
-    asked = counted(len(gold.queries), kind)
+    kind = "test query" if TEST in fitted.queries else "dev query" if DEV in fitted.queries else CUT[:-1]
     groups = load_groups(files, candidates.data, ks=ks, measures=measure_names(MEASURES))
-    groups = [replace(group, name=data, split=asked) for group in groups]
-    title = f"grls fit: {counted(len(names), 'candidate')} over {counted(stages.facts.passages, 'passage')}"
+    name, split = Path(data.name).absolute().name, counted(len(gold.queries), kind)
     page = build_page(
-        groups, ks, options.k, fitted.kept if fitted.kept in names else None, seed=options.seed, title=title,
-        folder=stages.output,
+        [replace(group, name=name, split=split) for group in groups], ks, options.k,
+        fitted.kept if fitted.kept in names else None, seed=options.seed, folder=stages.output,
+        title=f"grls fit: {counted(len(names), 'candidate')} over {counted(len(data.corpus), 'passage')}",
     )  # fmt: skip
-
-    def table(name: str, caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-        columns = [Column(head, "text", "") for head in heads[1:]]
-        return value_table(name, caption, heads[:1], columns, [((row[0],), row[1:]) for row in rows])
-
-    decides = f"{dev} {options.decides}"
-    cost = f"What a query costs, in milliseconds, and what it finds: {decides}"
-    done = [(stage, duration(seconds)) for stage, seconds in fitted.done]
-    costs = [
-        (name, milliseconds(seconds), f"{100 * fitted.metrics[name][decides]:.1f}")
-        for name, seconds in sorted(fitted.query_seconds.items(), key=lambda pair: pair[1])
-    ]
-    times = table("times", "The stages, and the time of each", ("stage", "time"), done)
-    whole = Text(f"{duration(fitted.seconds)} in all, without this page.")
-    parts = [
-        Subsection("What was kept", (Text(f"{fitted.kept}, {fitted.why}. {fitted.gain}"),)),
-        Subsection("What was done", (times, whole)),
-        Subsection("Quality and cost", (table("cost", cost, ("candidate", "ms", decides), costs),)),
-    ]
-    if fitted.skipped:
-        reasons = [(stage.what, stage.why) for stage in fitted.skipped]
-        skipped = table("skipped", "What was skipped, and why", ("part", "why"), reasons)
-        parts.append(Subsection("What was skipped", (skipped, *([Text(fitted.more)] if fitted.more else []))))
+    parts = [Subsection(heading, tuple(map(Text, lines))) for heading, lines in account.items()]
     page = page._replace(sections=(Section("The run", tuple(parts)), *page.sections))
     write_report(page, str(stages.output / "report"))
 
 
-def _write_card(fitted: Fitted, stages: FitStages, models: Sequence[str]) -> None:
+def _write_card(
+    fitted: Fitted, stages: FitStages, models: Sequence[str], account: Mapping[str, Sequence[str]]
+) -> None:
     """``models`` are those that the chosen candidate began with."""
-    times = ", ".join(f"{name} {milliseconds(cost)}" for name, cost in fitted.query_seconds.items())
-    asked, facts = sizes_line(fitted.queries), stages.facts
-    asked += "" if [*fitted.queries] == [CUT] else " queries"
+    parts = [
+        "\n\n".join((f"## {heading}", "\n".join(f"- {line}" for line in lines)))
+        for heading, lines in account.items()
+    ]
     licences = [(title_of(name), licence_of(name)) for name in models]
     begun = ", ".join(f"`{name}`" + (f" (licence: {own})" if own else "") for name, own in licences)
-    parts = [
-        f"Measured on {asked}, in percent. Kept: {fitted.kept}, {fitted.why}. {fitted.gain}".strip(),
-        f"Milliseconds a query, in batches and without loading, where it was made: {times}.",
-        "## Data",
-        f"Queries: {sizes_line(facts.queries, facts.cut)}.",
-        "\n".join(f"- {note}" for note in fitted.notes),
-        "## How it was made",
-        "\n".join(f"- {stage} ({duration(seconds)})" for stage, seconds in fitted.done),
-        f"{duration(fitted.seconds)} in all.",
-        "## What was skipped" if fitted.skipped else "",
-        "\n".join(f"- {stage.what}: {stage.why}" for stage in fitted.skipped),
-        f"Begun from {begun}." if models else "",
-        "## Licence\n\nThat of the base models and of the texts, whose holders decide.",
-    ]
+    parts += [f"Begun from {begun}."] if models else []
+    parts.append("## Licence\n\nThat of the base models and of the texts, whose holders decide.")
     hub_names = list[str]()
     for name in (name for name in models if not Path(name).exists()):
         with suppress(ConfigError):  # it has not the form of a hub name
             hub_names += CardOptions(base_models=(name,)).base_models
-    languages = () if facts.language is None else (facts.language,)
+    languages = () if stages.data.language is None else (stages.data.language,)
     options = CardOptions(base_models=tuple(hub_names), languages=languages)
     retriever = load_retriever(fitted.output, Opening(stages.options.device))
-    notes, name = "\n\n".join(filter(None, parts)), fitted.output.absolute().name
-    name = "retriever" if is_temporary(fitted.output) else name
-    text = card_text(name, retriever, options, fitted.metrics, notes, local=True)
+    name = "retriever" if is_temporary(fitted.output) else fitted.output.absolute().name
+    text = card_text(name, retriever, options, fitted.metrics, "\n\n".join(parts), local=True)
     with atomic_file(fitted.output / CARD) as stream:
         stream.write(text)

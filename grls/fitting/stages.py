@@ -40,7 +40,7 @@ from grls.fitting.candidates import PORTIONS, FitCandidates, System
 from grls.fitting.journal import FitProgress
 from grls.fitting.models import BaseModels
 from grls.fitting.search import Stage, TimeIsUp
-from grls.fitting.splits import DEV, TRAIN, DataFacts, spread
+from grls.fitting.splits import DEV, TRAIN, FitData, spread
 from grls.io.progress import counted, duration, mean_load
 from grls.io.recipes import recipe_values
 from grls.models.biencoder import BiEncoderModel
@@ -101,10 +101,8 @@ class _Fewer(Exception):  # noqa: N818
 
 
 class FitStages:
-    def __init__(
-        self, candidates: FitCandidates, facts: DataFacts, models: BaseModels, progress: FitProgress
-    ):
-        self.candidates, self.facts, self.models, self.progress = candidates, facts, models, progress
+    def __init__(self, candidates: FitCandidates, data: FitData, models: BaseModels, progress: FitProgress):
+        self.candidates, self.data, self.models, self.progress = candidates, data, models, progress
         self.options, self.output, self.machine = candidates.options, candidates.output, candidates.machine
         self.notes: dict[str, str] = {}
         """Stage -> its result in words, for page and card."""
@@ -131,30 +129,30 @@ class FitStages:
 
     def all(self) -> list[Stage]:
         """The stages that data and models allow, in the order of their expected gain."""
-        facts, encoder, writer = self.facts, self.models.biencoder, self.models.generator
-        corpus = counted(facts.passages, "passage")
+        data, encoder, writer = self.data, self.models.biencoder, self.models.generator
+        corpus = counted(len(data.corpus), "passage")
         stages = [Stage("bm25", "BM25", self._bm25)]
-        if facts.hops:
+        if data.hops:
             stages.append(self._hops_stage(BM25, "BM25", 0.1))
         if encoder is not None:
             work = f"embed {corpus} with {encoder.title} as it is"
             stages.append(Stage("base", work, partial(self._embedded, "base", encoder.name)))
-            if facts.hops:
+            if data.hops:
                 stages.append(self._hops_stage("base", f"{encoder.title} as it is", 0.3))
             stages.append(self._fusion_stage(1, "base"))
-        if encoder is not None and facts.untaught is None:
+        if encoder is not None and data.untaught is None:
             work = f"fine-tune {encoder.title}, and embed {corpus}"
             stages.append(Stage("dense", work, self._dense, ("base",)))
-            if facts.hops:
+            if data.hops:
                 stages.append(self._hops_stage("dense", "the trained bi-encoder"))
             stages.append(self._fusion_stage(2, "dense"))
-        if writer is not None and facts.untaught is None:
+        if writer is not None and data.untaught is None:
             work = f"fine-tune {writer.title} to write spans, and index them"
             stages.append(Stage("generator", work, self._generator, ("bm25",), 0.6))
             work = "the generator with its priors, tuned"
             stages.append(Stage("hybrid", work, self._hybrid, ("generator",)))
             stages.append(self._fusion_stage(3, "hybrid"))
-        if facts.queries[DEV] >= 1.5 * PORTIONS[0] and not facts.unlabelled:
+        if len(data.qrels[DEV]) >= 1.5 * PORTIONS[0] and not data.unlabelled:
             work = "candidates that may be kept rank more dev queries"
             stages.append(Stage(MORE, work, self._more_dev, ("bm25",), 0.0))
         return stages
@@ -170,7 +168,7 @@ class FitStages:
     @property
     def _shard(self) -> int:
         """How many passages a kill can cost: they are embedded again."""
-        return min(4096, max(128, self.facts.passages // 64))
+        return min(4096, max(128, len(self.data.corpus) // 64))
 
     def _embedded(self, name: str, model: str, allowance: float | None) -> None:
         """Embed the corpus with a model, and rank."""
@@ -193,7 +191,7 @@ class FitStages:
         begun = perf_counter()
         encoder.encode(texts, "passage")
         each = (perf_counter() - begun) / len(texts)
-        return each * self.facts.passages + self.candidates.sizes[0] * self.candidates.systems["base"].cost
+        return each * len(self.data.corpus) + self.candidates.sizes[0] * self.candidates.systems["base"].cost
 
     def _ranked(self, system: System, allowance: float | None, found: dict[Any, Any] | None = None) -> None:
         """Rank the first portion of dev, and more where that takes little."""
@@ -206,13 +204,13 @@ class FitStages:
             self.candidates.rank(system, found)
 
     def _hops_stage(self, of: str, what: str, share: float = 1.0) -> Stage:
-        name, most, facts = f"{of}-hops", self.facts.most_hops, self.facts
+        name, most, data = f"{of}-hops", self.data.most_hops, self.data
 
         def run(allowance: float | None) -> str | None:
             folder, found = self.candidates.member(name), None
-            hops = HopOptions(steps="ranked", max=None if facts.unlabelled else most)
+            hops = HopOptions(steps="ranked", max=None if data.unlabelled else most)
             spec = hops_spec(str(self.candidates.member(of)), hops)
-            if facts.unlabelled:  # cut sentences have one passage each, and would choose one hop
+            if data.unlabelled:  # cut sentences have one passage each, and would choose one hop
                 write_retriever(compose(spec, Opening(self.options.device)), folder, link=True)
             else:
                 tried: dict[str, Any] = {"hops": tuple(range(1, most + 1))}
@@ -226,12 +224,12 @@ class FitStages:
             self._ranked(system, allowance, found)
             return None
 
-        work = f"{what}, ranked by hops{' with links' if facts.linked else ''}"
-        return Stage(name, work, run, (of,), 1.0 if facts.linked else share)
+        work = f"{what}, ranked by hops{' with links' if data.linked else ''}"
+        return Stage(name, work, run, (of,), 1.0 if data.linked else share)
 
     def _has_links(self, folder: Path) -> bool:
         hops = stored_hops(read_spec(folder), folder / MANIFEST)
-        if hops is None or hops.steps != "ranked" or not self.facts.links:
+        if hops is None or hops.steps != "ranked" or not self.data.links:
             return False
         return hops.links and bool(hops.named or (hops.linked and hops.count > 1))
 
@@ -242,7 +240,7 @@ class FitStages:
 
         Returns what its hops have found.
         """
-        split, found = self.facts.tune, dict[Any, Any]()
+        split, found = self.data.tune, dict[Any, Any]()
         whole = len(self.candidates.gold(split).queries)
         opening = Opening(self.options.device, self.candidates.precision)
         made = compose(spec, replace(opening, hop_by_hop=False))
@@ -275,7 +273,7 @@ class FitStages:
         def run(_: float | None) -> str | None:
             """Fuse the best system of each model, and the best one without a model."""
             systems = self.candidates.systems
-            if self.facts.unlabelled:  # nothing tells which are better: the last is kept
+            if self.data.unlabelled:  # nothing tells which are better: the last is kept
                 for pair in ((BM25, "base"), ("bm25-hops", "base-hops")):
                     if systems.keys() >= {*pair}:
                         self.candidates.fuse(pair)
@@ -328,21 +326,21 @@ class FitStages:
 
     @property
     def _encoder_examples(self) -> int:
-        return round(self.facts.queries[TRAIN] * (self.facts.gold + self.facts.hops))
+        return round(len(self.data.qrels[TRAIN]) * (self.data.gold + self.data.hops))
 
     def _train_encoder(self, steps: int, resume: bool, seconds: float | None, meter: Meter) -> TrainingResult:
         from grls.train.biencoder.run import run_biencoder
 
-        facts, options, model = self.facts, self.options, self.models.biencoder
+        data, options, model = self.data, self.options, self.models.biencoder
         assert model is not None
-        recipe = recipe_values(("biencoder", "default/biencoder" if facts.hops else "single-step/biencoder"))
+        recipe = recipe_values(("biencoder", "default/biencoder" if data.hops else "single-step/biencoder"))
         changed = {
             "scale": None,  # that of the model
-            "multistep": None if facts.hops else False,
+            "multistep": None if data.hops else False,
             "epochs": min(ENCODER_EPOCHS, -(-steps * ENCODER_BATCH // self._encoder_examples)),
             "max_steps": steps,
-            "dev_size": min(100, facts.queries[facts.tune]),
-            "dev_passages": min(facts.passages, 2000),
+            "dev_size": min(100, len(data.qrels[data.tune])),
+            "dev_passages": min(len(data.corpus), 2000),
             "gradient_checkpointing": self._low_memory,
             "k": options.k,
             "seed": options.seed,
@@ -354,7 +352,7 @@ class FitStages:
             changed["hard_negatives"] = 1
         return run_biencoder(
             data=self.candidates.data, output=str(self.training("dense")), source=model.name,
-            kind="auto", train_split=TRAIN, dev_split=facts.tune,
+            kind="auto", train_split=TRAIN, dev_split=data.tune,
             max_tokens=min(recipe["max_tokens"], model.positions or recipe["max_tokens"]),
             fit=options_of(BiEncoderOptions, recipe["fit"] | changed, "grls fit"),
             negatives=BM25 if linked is None else str(self.candidates.folder(linked.folder)),
@@ -374,17 +372,17 @@ class FitStages:
     @property
     def _writer_hops(self) -> int:
         """Hops of the generator: with short passages several where hops were measured to help."""
-        if not self.facts.short:
-            return self.facts.most_hops
+        if not self.data.short:
+            return self.data.most_hops
         for name in ("dense", "base"):
             if {name, f"{name}-hops"} <= self.candidates.systems.keys():
                 single, hops = self.candidates.compared(name, f"{name}-hops")
-                return self.facts.most_hops if hops.value - single.value >= _CLEAR else 1
+                return self.data.most_hops if hops.value - single.value >= _CLEAR else 1
         return 1
 
     @property
     def _epoch(self) -> int:
-        return -(-self.facts.queries[TRAIN] // (8 if self._writer_hops > 1 else 16))
+        return -(-len(self.data.qrels[TRAIN]) // (8 if self._writer_hops > 1 else 16))
 
     @property
     def _teachers(self) -> list[str]:
@@ -396,7 +394,7 @@ class FitStages:
         from grls.train.options import read_stage
         from grls.train.training import train
 
-        facts, options, model = self.facts, self.options, self.models.generator
+        data, options, model = self.data, self.options, self.models.generator
         assert model is not None
         epochs = min(WRITER_EPOCHS, max(2, -(-steps // self._epoch)))
         recipes = ["chains", "default/chains" if self._writer_hops > 1 else "single-step/chains"]
@@ -411,8 +409,8 @@ class FitStages:
             "model.gradient_checkpointing": self._low_memory,
             "data.data": self.candidates.data,
             "data.train_split": TRAIN,
-            "data.dev_split": facts.tune,
-            "data.dev_size": min(facts.queries[facts.tune], 40),
+            "data.dev_split": data.tune,
+            "data.dev_size": min(len(data.qrels[data.tune]), 40),
             "recall.k": options.k,
             "recall.beams": BEAMS,
             "output": str(self.training("generator")),
@@ -421,7 +419,7 @@ class FitStages:
         teachers = [str(self.candidates.member(name)) for name in self._teachers]
         if teachers:
             given["data.teacher"] = teachers[0]
-        if facts.short:
+        if data.short:
             recipes.append("rescore")
             given |= {"data.rescore.retrievers": [*teachers, BM25], "recall.rescore": BEAMS}
             if not model.causal or model.source != "package":
@@ -510,7 +508,7 @@ class FitStages:
     @property
     def _searched(self) -> SearchOptions:
         """The search of the hybrid; priors hold a value for each row of each query in flight."""
-        rows = self.facts.passages * self.facts.words  # of the index of all spans: one for each word
+        rows = len(self.data.corpus) * self.data.words  # of the index of all spans: one for each word
         fits = int(_PRIOR_SHARE * (self.machine.memory or 8) * 2**30 / (rows * _PRIOR_BYTES))
         return SearchOptions(beams=BEAMS, truncate_queries=True, batch_size=max(1, min(_IN_FLIGHT, fits)))
 
@@ -519,7 +517,7 @@ class FitStages:
         named = [PriorSpec(self.candidates.named(name)) for name in priors]
         spec = hybrid_spec(str(self.candidates.member("generator")), named, PriorOptions())
         spec["search"] = recorded(self._searched)
-        tried: dict[str, Any] = {"rescore_passages": RESCORED} if self.facts.short else {}
+        tried: dict[str, Any] = {"rescore_passages": RESCORED} if self.data.short else {}
         if hops > 1:
             spec["hops"] = recorded(HopOptions(steps="ranked", max=hops, chains=CHAINS))
             tried |= {"hops": tuple(range(1, hops + 1)), "hop_temperatures": (1.0,)}

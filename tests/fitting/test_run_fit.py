@@ -29,7 +29,7 @@ from grls.fitting.options import FitOptions
 from grls.fitting.result import Fitted, milliseconds
 from grls.fitting.run import fit_dataset, plan_dataset
 from grls.fitting.search import Stage, TimeIsUp
-from grls.fitting.splits import read_source
+from grls.fitting.splits import read_data
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.hub import figures_beside
@@ -52,7 +52,7 @@ def options(place: Path) -> FitOptions:
 def fitted(data: Path, output: Path, options: FitOptions | None = None, **more: Any) -> Fitted:
     """A run that prints nothing; without options of BM25 alone."""
     given = fit_options(**(WORDS_ALONE if options is None else vars(options)) | more)
-    return fit_dataset(read_source(str(data), given), output, given, shown=False)
+    return fit_dataset(read_data(str(data), given), output, given, shown=False)
 
 
 @pytest.fixture(scope="module")
@@ -324,7 +324,7 @@ def test_a_run_that_is_killed_in_any_stage_opens_as_the_best_so_far_and_goes_on_
 def test_an_encoder_cuts_long_queries_though_the_run_was_killed_after_it_was_built(
     place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = run.divide(read_source(str(place / "data"), options), 0)
+    data = read_data(str(place / "data"), options)
     data.write(tmp_path / "data")
     progress = FitProgress(tmp_path / "logs", FitClock(tmp_path), False)
     made, _ = run._stages(tmp_path, options, data, progress)
@@ -394,7 +394,7 @@ def test_with_other_options_the_output_opens_as_before_until_its_successor_has_r
     assert named() == ["base-2", "bm25-2", "fusion-bm25-2-base-2"]
     capsys.readouterr()
     given = fit_options(**encoder)
-    fit_dataset(read_source(str(tmp_path / "data"), given), output, given)
+    fit_dataset(read_data(str(tmp_path / "data"), given), output, given)
     told = "so these are made anew: bm25, base; the output opens as bm25 + base until then"
     assert told in capsys.readouterr().out
     assert named() == ["base", "bm25", "fusion-bm25-base"]
@@ -559,7 +559,7 @@ def test_without_models_there_is_bm25(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = fit_options(**WORDS_ALONE)
-    ended = fit_dataset(read_source(str(place / "data"), words), tmp_path / "out", words)
+    ended = fit_dataset(read_data(str(place / "data"), words), tmp_path / "out", words)
     assert (ended.kept, [*ended.metrics]) == ("bm25", ["bm25"])
     assert load_retriever(tmp_path / "out").kind == "bm25"
     assert "R@2 87.5 on 4 dev queries" in ended.why
@@ -589,7 +589,7 @@ def test_without_labelled_questions_the_fusion_with_the_encoder_is_kept(
 ) -> None:
     """BM25 wins on sentences that are cut out of passages, and was kept; R@5 "on dev queries" said so."""
     data, output = write_fit_data(tmp_path / "data", "test"), tmp_path / "out"
-    ended = fit_dataset(read_source(str(data), options), output, options)
+    ended = fit_dataset(read_data(str(data), options), output, options)
     assert [*ended.metrics] == ["bm25", "base", "bm25 + base"]
     assert (ended.kept, ended.queries) == ("bm25 + base", {"cut sentences": 2, "test": 3})
     assert "cut sentences R@2" in ended.metrics["bm25"]
@@ -634,7 +634,7 @@ def linked(tmp_path: Path) -> Path:
 def test_where_passages_name_each_other_hops_with_links_come_first(
     linked: Path, options: FitOptions, tmp_path: Path
 ) -> None:
-    plan = plan_dataset(read_source(str(linked), options), tmp_path / "plan", options)
+    plan = plan_dataset(read_data(str(linked), options), tmp_path / "plan", options)
     assert "48 passages of 6 words (en), 50% of them with links" in plan
     first = "bm25: BM25\n  bm25-hops: BM25, ranked by hops with links\n  base: "
     assert first in plan
@@ -738,12 +738,12 @@ def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
             return stages.TrainingResult(self.output, self.output, "dev_recall", 0.5, steps, 9, 1.0, False)
 
     def made(output: Path) -> Slow:
-        plan, _ = run._stages(place / "whole", options, run.divide(source, 0), progress)
-        slow = Slow(plan.candidates, plan.facts, plan.models, plan.progress)
+        plan, _ = run._stages(place / "whole", options, source, progress)
+        slow = Slow(plan.candidates, plan.data, plan.models, plan.progress)
         slow.output = output
         return slow
 
-    source = read_source(str(place / "data"), options)
+    source = read_data(str(place / "data"), options)
     progress = FitProgress(tmp_path / "logs", FitClock(tmp_path), False)
     slow = made(tmp_path / "one")
     slow._trained("generator", 40, slow._train, 250.0)
@@ -772,7 +772,7 @@ def test_a_plan_says_what_there_would_be_and_writes_nothing(
     place: Path, options: FitOptions, tmp_path: Path
 ) -> None:
     given = fit_options(**vars(options) | {"budget": "9m"})
-    text = plan_dataset(read_source(str(place / "data"), given), tmp_path / "out", given)
+    text = plan_dataset(read_data(str(place / "data"), given), tmp_path / "out", given)
     assert "queries: 9 train, 4 dev, 3 test" in text
     assert "Stages, in this order, while there is time (9m):\n  bm25: BM25\n  bm25-hops: BM25, ranked" in text
     assert "generator: fine-tune llama to write spans" in text

@@ -14,17 +14,17 @@ from grls.data.inputs.gold import gold_of
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.fitting import splits
-from grls.fitting.splits import _CUT, SplitData, data_facts, divide, read_source, sentence_queries, spread
+from grls.fitting.splits import _CUT, FitData, read_data, sentence_queries, spread
 
 
-def divided(data: Path, seed: int = 0, **options: Any) -> SplitData:
-    return divide(read_source(str(data), fit_options(**options)), seed)
+def divided(data: Path, **options: Any) -> FitData:
+    return read_data(str(data), fit_options(**options))
 
 
 def test_all_splits_stay_as_they_are(tmp_path: Path) -> None:
     made = divided(write_fit_data(tmp_path / "data"))
     assert (made.counts(), made.notes, made.pseudo) == ({"train": 9, "dev": 4, "test": 3}, (), ())
-    assert data_facts(made).tune == "dev"
+    assert made.tune == "dev"
 
 
 def test_without_dev_a_part_of_train_is_split_off_and_that_is_said(tmp_path: Path) -> None:
@@ -34,7 +34,9 @@ def test_without_dev_a_part_of_train_is_split_off_and_that_is_said(tmp_path: Pat
     assert made.notes == ("no dev queries: 1 of the 9 training queries are split off as dev",)
     assert (divided(data).queries, divided(data).qrels) == (made.queries, made.qrels)
     assert not made.qrels["train"].keys() & made.qrels["dev"].keys()
-    assert {*map(str, [divided(data, seed).qrels["dev"] for seed in range(9)])} != {str(made.qrels["dev"])}
+    assert {*map(str, [divided(data, seed=seed).qrels["dev"] for seed in range(9)])} != {
+        str(made.qrels["dev"])
+    }
 
 
 def test_without_training_queries_there_are_pseudo_queries_and_that_is_said(tmp_path: Path) -> None:
@@ -89,7 +91,7 @@ def test_a_query_without_gold_is_refused_from_a_folder_and_from_python(kept: int
     write_dataset(tmp_path / "data", passages(), asked, {})
     file = tmp_path / "data" / "queries.jsonl"
     told = r"1 query has no gold passage: 'q-none' .*Add gold passages for each, or leave such queries out\."
-    names_fault(told, file, None, read_source, str(tmp_path / "data"), fit_options())
+    names_fault(told, file, None, read_data, str(tmp_path / "data"), fit_options())
     gold = {query.id: list(query.evidence) for query in asked if query.evidence}
     for given in (gold, gold | {"q-none": []}, None):
         with pytest.raises(DataError, match=told.replace(" .*", ".*")):
@@ -130,7 +132,7 @@ def test_of_a_large_dev_split_one_half_tunes_and_the_other_chooses(
     monkeypatch.setattr(splits, "_LARGE", 4)
     made = divided(write_fit_data(tmp_path / "data"))
     assert made.counts() == {"train": 9, "tune": 2, "dev": 2, "test": 3}
-    assert data_facts(made).tune == "tune"
+    assert made.tune == "tune"
     assert made.notes == ("of 4 dev queries 2 tune and 2 choose",)
 
 
@@ -159,11 +161,10 @@ def test_other_names_of_splits(tmp_path: Path) -> None:
 
 def test_what_is_written_reads_as_it_was_divided(tmp_path: Path) -> None:
     data = write_fit_data(tmp_path / "data", "train")
-    source = read_source(str(data), fit_options())
-    made = divide(source, 0)
+    made = divided(data)
     made.write(tmp_path / "out" / "data")
     corpus = Corpus.read(tmp_path / "out" / "data")
-    assert corpus.fingerprint == source.corpus.fingerprint
+    assert corpus.fingerprint == made.corpus.fingerprint
     assert {s: read_split(tmp_path / "out" / "data", s, corpus)[1] for s in made.qrels} == made.qrels
     with pytest.raises(DataError, match="give another output"):
         made.write(data)
@@ -179,7 +180,7 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
     data = write_fit_data(tmp_path / "data")
     faulty(data)
     with pytest.raises(DataError) as error:
-        read_source(str(data), fit_options())
+        divided(data)
     assert "3 faults in queries and qrels" in str(error.value)
     assert "passage id 'gone' is not in" in str(error.value)
     assert "query 'q-otter-calm' has no passage graded above 0" in str(error.value)
@@ -187,11 +188,11 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
 
 def test_unknown_ids_are_left_out_of_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     data = write_fit_data(tmp_path / "data")
-    before = read_source(str(data), fit_options())
+    before = divided(data)
     for split, lines in (("train", "no\tr0\t1\nq-otter-calm\tgone\t1\n"), ("test", "q-lynx-calm\tgone\t1\n")):
         with (data / "qrels" / f"{split}.tsv").open("a") as stream:
             stream.write(lines)
-    read = read_source(str(data), fit_options())
+    read = divided(data)
     assert (read.queries, read.qrels["train"]) == (before.queries, before.qrels["train"])
     assert sum("gone" in grades for grades in read.qrels["test"].values()) == 1
     assert "1 judged query" in caplog.text
@@ -202,7 +203,7 @@ def test_the_fingerprint_knows_passages_queries_and_judgements(tmp_path: Path) -
     data = write_fit_data(tmp_path / "data")
 
     def fingerprint() -> str:
-        return read_source(str(data), fit_options()).fingerprint
+        return divided(data).fingerprint
 
     first = fingerprint()
     assert fingerprint() == first
