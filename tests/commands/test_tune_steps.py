@@ -241,7 +241,7 @@ def test_logits_that_are_right_count_alone_and_few_passages_are_enough(
 
 
 def test_a_killed_run_reads_no_passage_twice(rescored: Path, monkeypatch: Patch, capsys: Capsys) -> None:
-    monkeypatch.setattr("grls.tune.priors._TOGETHER", 4)
+    monkeypatch.setattr("grls.tune.weights._TOGETHER", 4)
     read: list[int] = []
     logits = PairScorer.logits
 
