@@ -149,7 +149,7 @@ class FitProgress:
         self._lines, self._stream = sys.stdout, sys.stderr if shown else None
         self._terminal = self._stream is not None and self._stream.isatty()
         self._name = self._work = ""
-        self._begun, self._end, self._again = 0.0, inf, False
+        self._begun, self._end, self._again, self._late = 0.0, inf, False, False
 
     def say(self, text: str) -> None:
         if self._stream is not None:
@@ -164,7 +164,8 @@ class FitProgress:
         limit), and where they have shown that they will; not if it goes on ``again``.
         """
         self._again = again
-        before = signal.signal(signal.SIGALRM, _end_stage) if _has_timer() else None
+        self._late = False
+        before = signal.signal(signal.SIGALRM, self._stop) if _has_timer() else None
         self.logs.mkdir(parents=True, exist_ok=True)
         self._name, self._work = name, ""
         self.limit(allowance)
@@ -175,6 +176,8 @@ class FitProgress:
                     self._show()
                     yield
             except Exception as error:
+                if self._late and not isinstance(error, TimeIsUp):  # who reads options makes it their error
+                    raise TimeIsUp from error
                 if not isinstance(error, (GrlsError, TimeIsUp)):
                     traceback.print_exc(file=stream)  # it is left out, and said in one line
                 raise
@@ -194,6 +197,10 @@ class FitProgress:
         if _has_timer():
             late = 0.0 if allowance is None else max(0.1, _GRACE * allowance)
             signal.setitimer(signal.ITIMER_REAL, late, _AGAIN)
+
+    def _stop(self, *_: object) -> None:
+        self._late = True
+        raise TimeIsUp
 
     def at(self, work: str) -> None:
         """Say how far a stage is that watches its time itself, such as a training."""
@@ -230,7 +237,3 @@ class FitProgress:
 def _has_timer() -> bool:
     """Whether a timer may interrupt this thread."""
     return hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
-
-
-def _end_stage(*_: object) -> None:
-    raise TimeIsUp

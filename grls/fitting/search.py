@@ -102,7 +102,7 @@ def search_stages(
         try:
             if allowance is not None and allowance <= 0:
                 raise cut.get(name) or TimeIsUp("no time was left for it")
-            if again:
+            if again and stage.share:
                 say(f"{name}: goes on, with the time that is left")
             ended[name] = do(stage, allowance, again)
         except TimeIsUp as end:

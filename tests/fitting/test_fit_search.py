@@ -175,7 +175,6 @@ def test_what_was_cut_off_by_its_share_goes_on_when_all_others_had_their_turn() 
     assert turns == [("hops", 10.0), ("train", 50.0), ("more", 100.0), ("hops", 100.0)]
     assert lines == [
         "hops: the time was up before it was done; it goes on if there is time left",
-        "more: goes on, with the time that is left",
         "hops: goes on, with the time that is left",
     ]
 

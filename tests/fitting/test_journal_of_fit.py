@@ -147,6 +147,15 @@ def test_what_is_no_loop_ends_as_well_and_a_training_does_not(tmp_path: Path) ->
     shown = FitProgress(tmp_path, FitClock(tmp_path), shown=False)
     with pytest.raises(TimeIsUp), shown.stage("open", 0.05):
         time.sleep(5.0)
+
+    def wrapped() -> None:
+        try:
+            time.sleep(5.0)
+        except TimeIsUp as error:
+            raise ConfigError("an option") from error
+
+    with pytest.raises(TimeIsUp), shown.stage("open", 0.05):
+        wrapped()
     with shown.stage("train", 0.05):
         shown.at("train step 1 of 4")
         time.sleep(0.2)

@@ -327,7 +327,7 @@ def test_an_encoder_cuts_long_queries_though_the_run_was_killed_after_it_was_bui
     data = read_data(str(place / "data"), options)
     data.write(tmp_path / "data")
     progress = FitProgress(tmp_path / "logs", FitClock(tmp_path), False)
-    made, _ = run._stages(tmp_path, options, data, progress)
+    made = stages.FitStages(data, tmp_path, options, progress)
 
     def killed(*_: Any) -> None:
         raise Killed
@@ -738,8 +738,7 @@ def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
             return stages.TrainingResult(self.output, self.output, "dev_recall", 0.5, steps, 9, 1.0, False)
 
     def made(output: Path) -> Slow:
-        plan, _ = run._stages(place / "whole", options, source, progress)
-        slow = Slow(plan.candidates, plan.data, plan.models, plan.progress)
+        slow = Slow(source, place / "whole", options, progress)
         slow.output = output
         return slow
 
