@@ -26,7 +26,7 @@ from grls.data.filter_options import NO_FILTER
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError
 from grls.evaluation.measures import query_values
-from grls.fitting.choose import Candidate, Selection, choose, choose_unmeasured, level
+from grls.fitting.choose import Candidate, FitChoice, choose, choose_unmeasured, level
 from grls.fitting.models import Machine
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.splits import DEV
@@ -210,7 +210,7 @@ class FitCandidates:
     def compared(self, *names: str) -> list[Candidate]:
         return level([self.candidate(self.systems[name]) for name in names])
 
-    def choose(self) -> Selection:
+    def choose(self) -> FitChoice:
         candidates = [self.candidate(system) for system in self.systems.values()]
         if self.unlabelled:
             return choose_unmeasured(candidates)
@@ -230,12 +230,12 @@ class FitCandidates:
             raise ConfigError(f"keep: there is no candidate {name!r}; {there}.")
         return self.systems[name]
 
-    def keep(self, name: str, best: Selection) -> Selection:
+    def keep(self, name: str, best: FitChoice) -> FitChoice:
         system = self.system(name)
         chosen, _ = level([self.candidate(system), best.chosen])
         queries = counted(len(chosen.values), "cut sentence" if self.unlabelled else "dev query")
         shown = f"{self.options.decides} {100 * chosen.value:.1f} on {queries}"
-        return Selection(chosen, best.best, f"as was asked: {shown}")
+        return FitChoice(chosen, best.best, f"as was asked: {shown}")
 
     def rank_dev(self) -> JudgedQueries:
         """Save, as one run, what each system ranks for the dev queries that all have ranked; return these

@@ -65,7 +65,7 @@ def level(candidates: Sequence[Candidate]) -> list[Candidate]:
     ]
 
 
-class Selection(NamedTuple):
+class FitChoice(NamedTuple):
     """The chosen candidate (on the queries that all have ranked), the best by the measure, and why."""
 
     chosen: Candidate
@@ -75,7 +75,7 @@ class Selection(NamedTuple):
 
 def choose(
     candidates: Sequence[Candidate], measure: str = "recall", prefer: Prefer = "balanced"
-) -> Selection:
+) -> FitChoice:
     equal, errors = level(candidates), _ERRORS[prefer]
     best = max(equal, key=lambda candidate: (candidate.value, candidate.order, -candidate.cost))
     near = [
@@ -93,7 +93,7 @@ def choose(
     chosen = max(cheap, key=lambda c: (round(c.value, 9), round(c.order, 9), -c.cost))
     shown = f"{measure} {100 * chosen.value:.1f} on {counted(len(chosen.values), 'dev query')}"
     if len(equal) == 1:
-        return Selection(chosen, best, f"the only candidate: {shown}")
+        return FitChoice(chosen, best, f"the only candidate: {shown}")
     # What chance makes: two standard errors, and one query at least.
     error = max(paired_error(chosen.values, candidate.values) for candidate in equal)
     least = 100 * max(2 * error, 1 / len(chosen.values))
@@ -102,16 +102,16 @@ def choose(
     same = [tie.name for tie in ties if tie.name != chosen.name]
     if chosen.name == best.name:
         why = f"level with {', '.join(same)}, and the cheapest" if same else "the best"
-        return Selection(chosen, best, f"{why}: {shown}")
+        return FitChoice(chosen, best, f"{why}: {shown}")
     more = "cheaper" if chosen.cost < best.cost else "better ordered"
-    return Selection(
+    return FitChoice(
         chosen, best, f"within chance of {best.name} ({100 * best.value:.1f}), and {more}: {shown}"
     )
 
 
-def choose_unmeasured(candidates: Sequence[Candidate]) -> Selection:
+def choose_unmeasured(candidates: Sequence[Candidate]) -> FitChoice:
     """Choose by rule: the last fusion of most retrievers, or else hops with links, or else the first one."""
     last = max(reversed(candidates), key=lambda candidate: len(candidate.members))
     chosen = last if last.members else candidates[0]
     why = "by rule, since no labelled question tells which is best: give questions with their passages"
-    return Selection(chosen, chosen, why)
+    return FitChoice(chosen, chosen, why)

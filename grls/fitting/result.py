@@ -15,7 +15,7 @@ from grls.errors import ConfigError
 from grls.evaluation.measures import MEASURES, measure_names
 from grls.explain.text import aligned
 from grls.fitting.candidates import ORDER, JudgedQueries, values_of
-from grls.fitting.choose import Selection
+from grls.fitting.choose import FitChoice
 from grls.fitting.models import licence_of
 from grls.fitting.options import DEPTH
 from grls.fitting.search import Skipped
@@ -108,7 +108,7 @@ def milliseconds(seconds: float) -> str:
 
 def write_outcome(
     stages: FitStages,
-    choice: Selection,
+    choice: FitChoice,
     gold: JudgedQueries,
     names: Sequence[str],
     done: Sequence[tuple[str, float]],

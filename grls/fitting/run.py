@@ -15,12 +15,12 @@ from time import perf_counter
 
 from grls.errors import DataError, GrlsError, Option, out_of_memory
 from grls.fitting.candidates import JudgedQueries, System
-from grls.fitting.choose import Selection
+from grls.fitting.choose import FitChoice
 from grls.fitting.journal import JOURNAL, FitClock, FitJournal, FitProgress, refuse_other_output
 from grls.fitting.options import FitOptions
 from grls.fitting.result import Fitted, write_outcome
 from grls.fitting.search import Stage, TimeIsUp, search_stages
-from grls.fitting.splits import TEST, FitData
+from grls.fitting.splits import TEST, SplitData
 from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, require, without_warnings
 from grls.io.files import is_temporary
@@ -33,7 +33,7 @@ _ENDING = 20.0  # seconds of choosing, page and card, at most a tenth of the bud
 _REPORTED = 100  # test queries that the kept candidate ranks, before time goes to anything else
 
 
-def plan_dataset(data: FitData, output: str | Path, options: FitOptions) -> str:
+def plan_dataset(data: SplitData, output: str | Path, options: FitOptions) -> str:
     """What :func:`fit_dataset` would look at and do; nothing is written, trained or measured."""
     refuse_other_output(Path(output), data.fingerprint)
     progress = FitProgress(Path(output), FitClock(Path(output)), False)
@@ -43,7 +43,7 @@ def plan_dataset(data: FitData, output: str | Path, options: FitOptions) -> str:
     return "\n".join([*stages.lines(), "", f"Stages, in this order, while there is time ({budget}):", *todo])
 
 
-def fit_dataset(data: FitData, output: str | Path, options: FitOptions, shown: bool = True) -> Fitted:
+def fit_dataset(data: SplitData, output: str | Path, options: FitOptions, shown: bool = True) -> Fitted:
     """Make the best retriever for a data set; ``output`` opens as the best so far at any time.
 
     A run that is called again with the same data goes on with what is done. ``shown``: print progress and
@@ -59,13 +59,13 @@ def fit_dataset(data: FitData, output: str | Path, options: FitOptions, shown: b
 
 
 class _FitRun:
-    def __init__(self, data: FitData, output: Path, options: FitOptions, journal: FitJournal, shown: bool):
+    def __init__(self, data: SplitData, output: Path, options: FitOptions, journal: FitJournal, shown: bool):
         self.data, self.output, self.options, self.journal = data, output, options, journal
         self.clock = FitClock(output, options.seconds, options.adds)
         self.whole = self.clock.left
         """The seconds of this call; None: no limit."""
         self.progress = FitProgress(output / "stages", self.clock, shown)
-        self.best: Selection | None = None
+        self.best: FitChoice | None = None
         self.stays: str | None = None
         """What the output opens as until it is made anew with the options of this call; None: nothing."""
         self.known: dict[str, str | None] = {}

@@ -78,7 +78,7 @@ def sizes_line(counts: Mapping[str, int], cut: Collection[str] = ()) -> str:
 
 
 @dataclass(frozen=True)
-class FitData:
+class SplitData:
     """A data set without faults, divided into the splits that a run needs, and what it is like.
 
     Attributes:
@@ -195,7 +195,7 @@ class FitData:
         ]
 
 
-def read_data(data: str, options: FitOptions, name: str | None = None) -> FitData:
+def read_data(data: str, options: FitOptions, name: str | None = None) -> SplitData:
     """Read a data set, refuse whatever is wrong with it before any work is done, and divide it.
 
     Queries and judgements may be missing. Without any qrels the evidence of the queries is their gold, as of
@@ -241,11 +241,11 @@ def read_data(data: str, options: FitOptions, name: str | None = None) -> FitDat
     for part in (queries, qrels):
         digest.update(json.dumps(part, ensure_ascii=False).encode())
     return _divided(
-        FitData(data, name or data, corpus, queries, qrels, digest.hexdigest(), notes), options.seed
+        SplitData(data, name or data, corpus, queries, qrels, digest.hexdigest(), notes), options.seed
     )
 
 
-def _divided(source: FitData, seed: int) -> FitData:
+def _divided(source: SplitData, seed: int) -> SplitData:
     """Make the splits that a run needs of those that there are; the same for the same seed."""
     queries, qrels = list(source.queries), {**source.qrels}
     notes, pseudo = [*source.notes], list[str]()

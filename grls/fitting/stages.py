@@ -41,7 +41,7 @@ from grls.fitting.journal import FitProgress
 from grls.fitting.models import base_models, this_machine
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.search import Stage, TimeIsUp
-from grls.fitting.splits import DEV, TRAIN, FitData, spread
+from grls.fitting.splits import DEV, TRAIN, SplitData, spread
 from grls.io.progress import counted, duration, mean_load
 from grls.io.recipes import recipe_values
 from grls.models.biencoder import BiEncoderModel
@@ -102,7 +102,7 @@ class _Fewer(Exception):  # noqa: N818
 
 
 class FitStages:
-    def __init__(self, data: FitData, output: Path, options: FitOptions, progress: FitProgress):
+    def __init__(self, data: SplitData, output: Path, options: FitOptions, progress: FitProgress):
         self.data, self.output, self.options, self.progress = data, output, options, progress
         self.machine = this_machine(options.device)
         self.models = base_models(options.biencoder, options.generator, self.machine, data.language)

@@ -7,7 +7,7 @@ import pytest
 from grls.data.dataset import write_dataset
 from grls.data.types import Passage, Query
 from grls.fitting.options import FitOptions
-from grls.fitting.splits import FitData, read_data
+from grls.fitting.splits import SplitData, read_data
 
 PASSAGES = [
     Passage("p0", "The otter eats fish in the river and it sleeps.", "Otter"),
@@ -17,7 +17,7 @@ PASSAGES = [
 ]
 
 
-def facts_of(folder: Path, train: list[tuple[str, list[str]]]) -> FitData:
+def facts_of(folder: Path, train: list[tuple[str, list[str]]]) -> SplitData:
     """The facts of training queries with their gold, and of a dev query."""
     texts = {f"q{n}": text for n, (text, _) in enumerate(train)}
     qrels = {"train": {f"q{n}": dict.fromkeys(gold, 1) for n, (_, gold) in enumerate(train)}}

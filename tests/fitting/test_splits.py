@@ -14,10 +14,10 @@ from grls.data.inputs.gold import gold_of
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.fitting import splits
-from grls.fitting.splits import _CUT, FitData, read_data, sentence_queries, spread
+from grls.fitting.splits import _CUT, SplitData, read_data, sentence_queries, spread
 
 
-def divided(data: Path, **options: Any) -> FitData:
+def divided(data: Path, **options: Any) -> SplitData:
     return read_data(str(data), fit_options(**options))
 
 
