@@ -108,12 +108,15 @@ def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
 
     refuse_dependent(source)
     folder = Path(source)
-    listed = options.get("gguf_file") or (folder / "tokenizer_config.json").is_file()
-    if folder.is_dir() and not listed:
-        raise IncompleteError(
-            "its tokenizer is missing, or tokenizer_config.json, which names the special tokens: save it "
-            "there (save_pretrained), or copy its files from the source of the model"
-        )
+    if folder.is_dir() and not options.get("gguf_file"):
+        file = folder / "tokenizer.json"
+        if not (folder / "tokenizer_config.json").is_file():
+            raise IncompleteError(
+                "its tokenizer is missing, or tokenizer_config.json, which names the special tokens: save it "
+                "there (save_pretrained), or copy its files from the source of the model"
+            )
+        if file.is_file() and not (isinstance(content := read_json(file), dict) and "model" in content):
+            raise IncompleteError(f"its {file.name} is damaged: copy it from the source of the model")
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
         source, trust_remote_code=False, **of_the_hub(source), **options
     )
