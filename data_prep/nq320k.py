@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from data_prep import common, stream
-from data_prep.hotpotqa_full import refuse_no_share
+from data_prep.hotpotqa_full import DevShare
 from data_prep.raw import find_raw, read_json_lines
 from grls.data.types import Passage, Query
 from grls.errors import DataError
+from grls.io.arguments import Count
 
 FILES = {"train": "simplified-nq-train.jsonl", "test": "nq-dev-all.jsonl"}
 PREFIX = "v1.0-simplified_"
@@ -33,8 +34,8 @@ _TITLE = re.compile(r"<H1> (.*?) </H1>")
 def prepare(
     raw: Path,
     out: Path,
-    words: int | None = None,
-    dev_share: float = 0.02,
+    words: Count | None = None,
+    dev_share: DevShare = 0.02,
     seed: int = 0,
     drop_leaks: bool = False,
 ) -> None:
@@ -50,7 +51,6 @@ def prepare(
         drop_leaks: Leave out training questions whose text stands in the test split, instead of refusing the
             files.
     """
-    refuse_no_share(dev_share)
     ids: dict[str, str] = {}
     queries: dict[str, list[Query]] = {split: [] for split in FILES}
 

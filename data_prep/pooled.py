@@ -25,10 +25,11 @@ from typing import Any, Literal, NamedTuple
 
 from data_prep import common, hops, stream
 from data_prep.hotpotqa_full import KINDS as HOTPOT_KINDS
-from data_prep.hotpotqa_full import read_records, refuse_no_share, spans, supporting_titles
+from data_prep.hotpotqa_full import DevShare, read_records, spans, supporting_titles
 from data_prep.raw import find_raw, read_json_lines, read_json_list
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError
+from grls.io.arguments import Count
 from grls.io.progress import counted
 
 KINDS = ("compositional", hops.COMPARISON, "inference", "bridge_comparison")
@@ -75,9 +76,9 @@ def musique(
     raw: Path,
     out: Path,
     full: bool = False,
-    sample: int | None = None,
+    sample: Count | None = None,
     seed: int = 0,
-    dev_share: float = 0.02,
+    dev_share: DevShare = 0.02,
     drop_leaks: bool = False,
 ) -> None:
     """Prepare MuSiQue.
@@ -102,10 +103,10 @@ def musique(
 def twowiki(
     raw: Path,
     out: Path,
-    sample: int | None = None,
+    sample: Count | None = None,
     seed: int = 0,
     ratios: Sequence[float] = USUAL_RATIOS,
-    dev_share: float = 0.02,
+    dev_share: DevShare = 0.02,
     drop_leaks: bool = False,
     tokenizer: Path | None = None,
 ) -> None:
@@ -180,13 +181,12 @@ def _release(
     sample: int | None,
     seed: int,
     ratios: Sequence[float],
-    dev_share: float,
+    dev_share: DevShare,
     drop_leaks: bool,
     tokenizer: Path | None = None,
 ) -> None:
     """Write a release: its training file and, where it is there, its dev file as the test split."""
     common.refuse_other_than_three(ratios)
-    refuse_no_share(dev_share)
     there = {"train": files[0]} | ({"test": files[1]} if files[1].is_file() else {})
     read = Counter[str]()
 

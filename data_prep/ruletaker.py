@@ -22,8 +22,9 @@ from typing import NamedTuple
 from data_prep import common
 from data_prep.theory import USUAL_THEORY, TheoryOptions, draw_theory
 from grls.data.types import Passage, Query
-from grls.errors import ConfigError, at_least
+from grls.errors import ConfigError
 from grls.evaluation.ruletaker import Fact, Problem, Rule, Statement, render, render_query
+from grls.io.arguments import NonNegativeInt
 
 Goal = tuple[tuple[str, ...], str]
 """The predicates of the start facts, sorted, and the predicate to conclude."""
@@ -41,9 +42,9 @@ class Question(NamedTuple):
 def prepare(
     out: Path,
     theory: TheoryOptions = USUAL_THEORY,
-    train: int = 588,
-    dev: int = 60,
-    test: int = 150,
+    train: NonNegativeInt = 588,
+    dev: NonNegativeInt = 60,
+    test: NonNegativeInt = 150,
     seed: int = 0,
     tokenizer: Path | None = None,
 ) -> None:
@@ -58,7 +59,6 @@ def prepare(
         seed: The same seed and options give the same files.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
-    at_least(0, train=train, dev=dev, test=test)
     rng = random.Random(seed)
     subjects, predicates, rules = draw_theory(theory, rng)
     free = proofs_by_goal((rule for rule in rules if rule.free), theory.max_depth, theory.max_proofs)

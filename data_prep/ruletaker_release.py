@@ -29,6 +29,7 @@ from data_prep.raw import find_raw, read_json_lines
 from grls.data.types import Query
 from grls.errors import DataError
 from grls.evaluation.ruletaker import VARIABLES, Fact, Rule, Statement, parse_statement, render
+from grls.io.arguments import Count
 
 FILES = {split: f"meta-{split}.jsonl" for split in common.SPLITS}
 NODES = range(2, 11)
@@ -46,7 +47,7 @@ Proof = tuple[str, ...]
 def prepare(
     raw: Path,
     out: Path,
-    max_proofs: int = 16,
+    max_proofs: Count = 16,
     seed: int = 0,
     ratios: Sequence[float] = (0.802, 0.0746, 0.1234),
 ) -> None:

@@ -29,6 +29,7 @@ from grls.data.types import Passage
 from grls.data.words import count as word_count
 from grls.data.words import pieces
 from grls.errors import ConfigError, DataError
+from grls.io.arguments import Count
 from grls.io.files import atomic_file, atomic_folder, read_text
 from grls.io.progress import counted
 
@@ -55,7 +56,7 @@ def prepare(
     raw: Path,
     out: Path,
     pattern: str = "**/*.txt",
-    words: int = 100,
+    words: Count = 100,
     shares: Sequence[float] = (0, 0, 0),
     least_words: int = 1,
     seed: int = 0,

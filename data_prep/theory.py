@@ -8,12 +8,12 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import comb
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from grls.errors import ConfigError, at_least, bounded
+from grls.errors import ConfigError
 from grls.evaluation.ruletaker import Rule
+from grls.io.arguments import Count, NonNegativeInt, Share, options
 from grls.io.recipes import rare
 
 NAMES = (
@@ -33,8 +33,10 @@ ANIMALS = (
 )
 VERBS = "chases eats likes needs sees visits"
 
+_Several = Annotated[int, "[2, inf)"]
 
-@dataclass(frozen=True)
+
+@options("theory")
 class TheoryOptions:
     """Options of the facts and rules of the corpus, and of proofs.
 
@@ -48,26 +50,16 @@ class TheoryOptions:
         named_rate: Share of the rules about one named subject (``if the dog is red then the dog …``).
         max_depth: Most rules of a proof.
         max_proofs: Most proofs to store with a query, the shortest first.
-
-    Raises:
-        ConfigError: A number is out of its range.
     """
 
-    subjects: int = rare(39)
-    predicates: int = rare(20)
-    rules: int = rare(60)
-    conjunction_rate: float = rare(0.0)
-    relations: int = rare(0)
-    named_rate: float = rare(0.0)
-    max_depth: int = rare(4)
-    max_proofs: int = rare(16)
-
-    def __post_init__(self) -> None:
-        at_least(2, "theory.", subjects=self.subjects, predicates=self.predicates)
-        at_least(0, "theory.", rules=self.rules, relations=self.relations)
-        at_least(1, "theory.", max_depth=self.max_depth, max_proofs=self.max_proofs)
-        rates = {"conjunction_rate": self.conjunction_rate, "named_rate": self.named_rate}
-        bounded("[0, 1]", "theory.", **rates)
+    subjects: _Several = rare(39)
+    predicates: _Several = rare(20)
+    rules: NonNegativeInt = rare(60)
+    conjunction_rate: Share = rare(0.0)
+    relations: NonNegativeInt = rare(0)
+    named_rate: Share = rare(0.0)
+    max_depth: Count = rare(4)
+    max_proofs: Count = rare(16)
 
 
 USUAL_THEORY = TheoryOptions()

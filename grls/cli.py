@@ -25,8 +25,9 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, cast, get_origin, get_type_hints
 
 import grls
-from grls.errors import ConfigError, DataError, Option, at_least
+from grls.errors import ConfigError, DataError, Option
 from grls.io import ending
+from grls.io.arguments import UnfitError, fitted
 from grls.io.option_errors import InParagraphs, PlainParser, is_list, name_lines, paragraphs
 from grls.io.progress import showing, wait_asleep_if_busy
 from grls.io.recipes import load_plugins, rare_options, with_recipes
@@ -304,6 +305,11 @@ class Command:
         options = parser.instantiate_classes(parsed).as_dict()  # `vars` would spell the name "keys" otherwise
         options.pop("config", None)
         ending.quiet()
+        for name, kind in get_type_hints(function, include_extras=True).items():
+            try:
+                fitted(options.get(name), kind if name in options else Any)
+            except UnfitError as error:
+                raise ConfigError(error.said_of(f"{Option(name)}")) from None
         _refuse_early(options, self.prog)
         for name in options.keys() & {"data", "corpus"}:
             if isinstance(options[name], str) and options[name].startswith("hub:"):
@@ -395,27 +401,11 @@ _VERIFY = (
 )
 
 
-_COUNTS = (
-    "batch_size", "depth", "k", "limit", "max_new_tokens", "max_tokens", "parts", "passages", "proofs",
-    "words",
-)  # fmt: skip
-"""Options of commands that are at least 1."""
-
-
 def _refuse_early(options: Mapping[str, Any], prog: str) -> None:
-    """Refuse numbers, names and missing files before a command imports what takes seconds.
+    """Refuse names and missing files before a command imports what takes seconds.
 
     A name of an option means the same in all commands. ``prog`` is the command, for the remedy.
     """
-    at_least(1, **{name: options[name] for name in _COUNTS if name in options})
-    if options.get("device") not in (None, "auto"):
-        from grls.data.inputs.arguments import UnfitError, fitted
-        from grls.models.option_names import Device
-
-        try:
-            fitted(options["device"], Device)
-        except UnfitError as error:
-            raise ConfigError(error.said_of(f"{Option('device')}")) from None
     retriever, data, query = options.get("retriever"), options.get("data"), options.get("query") or os.devnull
     if isinstance(retriever, str) and not os.path.isfile(retriever):  # noqa: PTH113 (the name may be too long)
         from grls.retrieve.hub_names import is_on_the_hub

@@ -9,8 +9,8 @@ from typing import Any, Self
 from grls.adapters.documents import hits_of, metadata_of_hit, titled
 from grls.api.opening import load
 from grls.api.searcher import Searcher
-from grls.data.inputs.arguments import Count, checked
 from grls.errors import ConfigError
+from grls.io.arguments import Count, checked
 from grls.io.ending import needing
 from grls.io.files import is_temporary
 from grls.models.option_names import Device, PrecisionName

@@ -7,7 +7,7 @@ from typing import Any
 
 from grls.adapters.documents import hits_of, metadata_of_hit
 from grls.api.searcher import Searcher
-from grls.data.inputs.arguments import Count, fitted_argument, refuse_unknown_arguments
+from grls.io.arguments import Count, fitted_argument, refuse_unknown_arguments
 from grls.io.ending import needing
 
 with needing("langchain", "the retriever for LangChain"):

@@ -7,7 +7,7 @@ from typing import Any
 
 from grls.adapters.documents import hits_of, metadata_of_hit
 from grls.api.searcher import Searcher
-from grls.data.inputs.arguments import Count, checked
+from grls.io.arguments import Count, checked
 from grls.io.ending import needing
 
 with needing("llama-index", "the retriever for LlamaIndex"):

@@ -16,12 +16,11 @@ from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
 from grls.data.dataset import passage_queries, read_split, relevant
 from grls.data.filters import one_each
-from grls.data.inputs.arguments import Count, checked
-from grls.data.inputs.tables import short_repr
 from grls.data.types import Passage, Query
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.metrics import complete_recall, means
+from grls.io.arguments import Count, checked, short_repr
 from grls.io.ending import needing
 from grls.io.progress import counted
 from grls.retrieve.base import Retriever

@@ -8,8 +8,8 @@ import pandas as pd
 
 from grls.adapters.documents import is_blank, parted
 from grls.api.searcher import Searcher
-from grls.data.inputs.arguments import Count, checked
 from grls.data.types import Hit, Query
+from grls.io.arguments import Count, checked
 from grls.io.ending import needing
 from grls.retrieve.hits import returns_chain
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from grls.errors import at_least
+from grls.io.arguments import Count, options
 from grls.io.recipes import rare
 
 
-@dataclass(frozen=True)
+@options("reader")
 class ReaderOptions:
     """How a language model reads and writes.
 
@@ -22,14 +20,11 @@ class ReaderOptions:
     """
 
     chat: bool = rare(False)
-    max_new_tokens: int = 32
-    batch_size: int = rare(8)
-
-    def __post_init__(self) -> None:
-        at_least(1, "reader.", **{name: value for name, value in vars(self).items() if name != "chat"})
+    max_new_tokens: Count = 32
+    batch_size: Count = rare(8)
 
 
-@dataclass(frozen=True)
+@options("reader")
 class DirectOptions(ReaderOptions):
     """How a language model answers in one go.
 
@@ -37,10 +32,10 @@ class DirectOptions(ReaderOptions):
         depth: Length of the ranking that is written; the model reads its first k passages.
     """
 
-    depth: int = 10
+    depth: Count = 10
 
 
-@dataclass(frozen=True)
+@options("reader")
 class FollowUpOptions(ReaderOptions):
     """How a language model answers with follow-up questions.
 
@@ -48,7 +43,7 @@ class FollowUpOptions(ReaderOptions):
         questions: Largest number of follow-up questions; then the model is asked for the answer.
     """
 
-    questions: int = 4
+    questions: Count = 4
 
 
 USUAL_DIRECT = DirectOptions()

@@ -4,7 +4,7 @@
 retriever of any kind as users hold it: its search, composition, tuning, updates and upload. ``streaming``
 gives the hops of a query as they are found, and answers requests that come in at the same time as a batch.
 ``explaining`` says why passages are found. All calls check their arguments at one door
-(:mod:`grls.data.inputs.arguments`). Temporary folders go with their object; errors name the object instead.
+(:mod:`grls.io.arguments`). Temporary folders go with their object; errors name the object instead.
 
 ``fit`` makes the best retriever for a corpus within a budget of time; ``experiment`` compares systems.
 ``training`` trains generators and bi-encoders by recipes; ``training_data`` reads what a user gives for it.

@@ -16,12 +16,12 @@ from grls.api.searcher import Searcher
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.dataset import own_corpus, passage_queries, told_unknown
-from grls.data.inputs.arguments import Count, checked
 from grls.data.inputs.gold import SOURCE, gold_of
-from grls.data.inputs.tables import existing_path, id_text, list_from, name_list, short_repr
+from grls.data.inputs.tables import existing_path, id_text, name_list
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError
 from grls.evaluation.measures import cutoff, measure_names, query_values
+from grls.io.arguments import Count, checked, list_from, short_repr
 from grls.io.progress import counted
 from grls.report.systems import ExperimentTable, SystemRun, compare_systems
 from grls.retrieve.run import retrieve_results

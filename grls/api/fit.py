@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from grls.api.searcher import Searcher
 from grls.api.training_data import USUAL_NAMES, SplitNames, given_splits
-from grls.data.inputs.arguments import checked_options
 from grls.data.inputs.entries import corpus_of
 from grls.data.inputs.gold import write_splits
 from grls.data.inputs.tables import existing_path
 from grls.fitting.options import FitOptions
 from grls.fitting.splits import read_data
+from grls.io.arguments import checked_options
 from grls.io.files import TemporaryFolder, folder_for, is_temporary, saying
 from grls.retrieve.registry import Opening
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from grls.api.searcher import Searcher, member
-from grls.data.inputs.arguments import Count, checked, checked_options
 from grls.data.inputs.entries import corpus_of
 from grls.data.inputs.tables import existing_path
 from grls.data.words import Analyzer
 from grls.errors import ConfigError
+from grls.io.arguments import Count, checked, checked_options
 from grls.io.ending import quiet
 from grls.io.files import TemporaryFolder, refuse_unusable
 from grls.models.option_names import Device, PrecisionName

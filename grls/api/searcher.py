@@ -19,12 +19,12 @@ from grls.api.streaming import StreamedHop, stream_hops
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, passage_queries
 from grls.data.filters import Filter, Only, both, where
-from grls.data.inputs.arguments import Count, checked, checked_options
 from grls.data.inputs.entries import SOURCE, corpus_of
 from grls.data.inputs.gold import gold_of
 from grls.data.inputs.tables import existing_path, id_list
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError
+from grls.io.arguments import Count, checked, checked_options
 from grls.io.files import (
     NOT_PICKLED,
     TemporaryFolder,

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 from grls.api.opening import build_searcher
 from grls.api.searcher import Searcher, folder_of
 from grls.api.training_data import place_data, training_data
-from grls.data.inputs.arguments import Count, checked, checked_options, options_of
 from grls.data.inputs.tables import json_value, name_list
 from grls.errors import ConfigError
 from grls.index.options import IndexOptions, LimitOptions
+from grls.io.arguments import Count, checked, checked_options, options_of
 from grls.io.ending import require
 from grls.io.files import folder_for, saying
 from grls.io.recipes import recipe_values

@@ -10,8 +10,9 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import has_qrels
 from grls.data.inputs.entries import corpus_of
 from grls.data.inputs.gold import Gold, gold_of, hold_out, write_splits
-from grls.data.inputs.tables import existing_path, short_repr
+from grls.data.inputs.tables import existing_path
 from grls.errors import ConfigError, DataError, MismatchError
+from grls.io.arguments import short_repr
 from grls.io.files import TemporaryFolder, sha256
 
 DATA = "data"

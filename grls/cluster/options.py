@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from grls.errors import ConfigError, Option, at_least
+from grls.errors import ConfigError, Option
+from grls.io.arguments import Count, NonNegativeFloat, options
 from grls.io.recipes import rare
 
 LOCAL = "local"
 """The address that starts a cluster on this machine, and ends it after the work."""
 
 
-@dataclass(frozen=True)
+@options("workers")
 class WorkerOptions:
     """The workers of a command with ``--ray``; without it these options have no effect.
 
@@ -24,14 +24,10 @@ class WorkerOptions:
         gpus: GPUs of a worker; a share such as 0.5 lets two workers use one GPU.
     """
 
-    count: int | None = None
-    shard: int | None = rare(None)
-    cpus: int = rare(1)
-    gpus: float = rare(0)
-
-    def __post_init__(self) -> None:
-        at_least(1, "workers.", count=self.count, shard=self.shard, cpus=self.cpus)
-        at_least(0, "workers.", gpus=self.gpus)
+    count: Count | None = None
+    shard: Count | None = rare(None)
+    cpus: Count = rare(1)
+    gpus: NonNegativeFloat = rare(0)
 
 
 USUAL_WORKERS = WorkerOptions()

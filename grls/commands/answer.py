@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,8 @@ from grls.answer.options import USUAL_DIRECT, USUAL_FOLLOW_UP, DirectOptions, Fo
 from grls.answer.riches.options import USUAL_KEYS, USUAL_PROMPT, KeyOptions, PromptOptions
 from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
 from grls.errors import ConfigError
+from grls.io.arguments import Count, options
+from grls.models.option_names import Device
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from grls.retrieve.base import Description
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(kw_only=True)
 class QuestionOptions:
     """Who answers which questions.
 
@@ -39,8 +41,8 @@ class QuestionOptions:
     model: str
     output: str
     split: str = "test"
-    limit: int | None = None
-    device: str = "auto"
+    limit: Count | None = None
+    device: Device = "auto"
     name: str | None = None
 
 
@@ -49,7 +51,7 @@ def answer_direct(
     retriever: str | None = None,
     run: str | None = None,
     hops: HopOptions = USUAL_HOPS,
-    k: int = 3,
+    k: Count = 3,
     reader: DirectOptions = USUAL_DIRECT,
     **options: Any,
 ) -> None:
@@ -137,7 +139,7 @@ def answer_dsp(
     model: str,
     retriever: str | None = None,
     hops: HopOptions = USUAL_HOPS,
-    k: int = 3,
+    k: Count = 3,
     dsp: ProgramOptions = USUAL_PROGRAM,
     **options: Any,
 ) -> None:
@@ -183,7 +185,7 @@ def answer_follow_up(
     *,
     retriever: str,
     hops: HopOptions = USUAL_HOPS,
-    k: int = 1,
+    k: Count = 1,
     reader: FollowUpOptions = USUAL_FOLLOW_UP,
     **options: Any,
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from grls.errors import ConfigError, DataError, MismatchError
+from grls.io.arguments import Count, NonNegativeInt
 
 
 def check(
@@ -13,8 +14,8 @@ def check(
     *,
     index: str | None = None,
     tokenizer: str | None = None,
-    max_passage_tokens: int = 512,
-    examples: int = 3,
+    max_passage_tokens: Count = 512,
+    examples: NonNegativeInt = 3,
     output: str | None = None,
 ) -> None:
     """Check a data set, or with ``--index`` an index or retriever folder.

@@ -6,6 +6,8 @@ from typing import Any
 
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError
+from grls.io.arguments import Count, NonNegativeInt
+from grls.models.option_names import Device
 
 
 def evaluate(
@@ -16,11 +18,11 @@ def evaluate(
     ks: tuple[int, ...] | None = None,
     measures: str | None = None,
     baseline: str | None = None,
-    examples: int = 0,
+    examples: NonNegativeInt = 0,
     nli: str | None = None,
-    limit: int | None = None,
+    limit: Count | None = None,
     output: str | None = None,
-    device: str = "auto",
+    device: Device = "auto",
 ) -> None:
     """Score runs, or answers and their evidence, with every metric that applies.
 

@@ -10,14 +10,16 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from grls.commands.retrieve import RetrieveOptions
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
-from grls.errors import ConfigError, DataError, at_least, one_of
+from grls.errors import ConfigError, DataError, one_of
+from grls.io.arguments import Count
 from grls.io.files import atomic_file, refuse_unwritable, without_ending, write_json
 from grls.io.option_errors import visible
+from grls.models.option_names import Device
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.options import stored_options
@@ -35,6 +37,7 @@ MEASURES = "R@5 R@2 complete@5 nDCG@10"
 """The default measures; the first one says which system is best."""
 
 _LEAST_K = 10  # as `grls retrieve`
+_Several = Annotated[int, "[2, inf)"]
 
 
 def experiment_command(
@@ -42,17 +45,17 @@ def experiment_command(
     *,
     data: str | None = None,
     split: str | None = None,
-    limit: int | None = None,
+    limit: Count | None = None,
     measures: str | None = None,
     baseline: str | None = None,
-    k: int | None = None,
+    k: Count | None = None,
     quoted: str | None = None,
-    growth: int | None = None,
+    growth: _Several | None = None,
     stress: str | None = None,
     output: str = "experiment",
     page: bool = False,
     seed: int = 0,
-    device: str = "auto",
+    device: Device = "auto",
 ) -> None:
     """Compare systems on the same queries, in one table.
 
@@ -103,7 +106,6 @@ def experiment_command(
     if stress is not None and not words:
         raise ConfigError(f"--stress names no perturbation: give some of {', '.join(PERTURBATIONS)}.")
     kinds = [kind for kind in PERTURBATIONS if kind in words]
-    at_least(2, growth=growth)
     run = next((path for _, paths in named for path in paths if Path(path).is_file()), None)
     if run is not None and (growth is not None or kinds):
         raise ConfigError(f"--growth and --stress search, and {run} is a run: give its retriever folder.")
@@ -239,7 +241,7 @@ def _further_tables(
     device: str,
     measure: str,
     k: int,
-    growth: int | None,
+    growth: _Several | None,
     kinds: Sequence[Perturbation],
     seed: int,
 ) -> Iterator[Table]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, Option
 from grls.explain.options import USUAL_CASE, CaseOptions
-from grls.models.option_names import Precision
+from grls.io.arguments import Count
+from grls.models.option_names import Device, Precision
 from grls.retrieve.base import Retriever
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
@@ -25,12 +26,12 @@ def explain(
     data: str | None = None,
     split: str | None = None,
     case: CaseOptions = USUAL_CASE,
-    k: int | None = None,
+    k: Count | None = None,
     search: SearchOptions = USUAL_SEARCH,
     hops: HopOptions = USUAL_HOPS,
     output: str | None = None,
-    limit: int | None = None,
-    device: str = "auto",
+    limit: Count | None = None,
+    device: Device = "auto",
     precision: Precision = "float32",
 ) -> None:
     """Explain why a gold passage was found, or why not.

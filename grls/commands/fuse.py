@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from grls.errors import ConfigError
+from grls.io.arguments import Count
 from grls.retrieve.fusion.retriever import Fusion
 from grls.tune.options import UNTUNED, TuneRuns
 
@@ -20,7 +21,7 @@ def fuse_runs(
     *,
     output: str,
     fusion: Fusion = INTERLEAVED,
-    k: int | None = None,
+    k: Count | None = None,
     length: Literal["mean", "min", "max"] | int = "mean",
     data: str | None = None,
     split: str | None = None,

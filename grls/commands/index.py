@@ -14,9 +14,10 @@ from grls.data.corpus import Corpus
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.index.options import IndexOptions, LimitOptions
+from grls.io.arguments import Count
 from grls.io.files import named_lines, refuse_unusable, write_json
 from grls.io.progress import counted
-from grls.models.option_names import Similarity
+from grls.models.option_names import Device, Similarity
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
 from grls.retrieve.compose import compose, fusion_spec, hops_spec, hybrid_spec, rescored_spec, write_retriever
 from grls.retrieve.fusion.retriever import Fusion
@@ -38,8 +39,8 @@ def make_index(
     kind: str = "auto",
     index: IndexOptions = _INDEX,
     limits: LimitOptions = _LIMITS,
-    batch_size: int = 32,
-    device: str = "auto",
+    batch_size: Count = 32,
+    device: Device = "auto",
     similarity: Similarity | None = None,
     ray: str | None = None,
     workers: WorkerOptions = USUAL_WORKERS,
@@ -78,7 +79,7 @@ def make_index(
     write_json(Path(output) / TIME, {"seconds": perf_counter() - begun})
 
 
-def split_index(retriever: str, *, output: str, parts: int = 2, ray: str | None = None) -> None:
+def split_index(retriever: str, *, output: str, parts: Count = 2, ray: str | None = None) -> None:
     """Cut the index of a generative retriever into prefix ranges that one beam searches together.
 
     Every search finds the same passages with the same scores. Passages are added and merged in the retriever
@@ -184,7 +185,7 @@ def make_fusion(
     *,
     output: str,
     fusion: Fusion = _FUSION,
-    depth: int | None = None,
+    depth: Count | None = None,
     length: Literal["mean", "min", "max"] | int = "mean",
     search: SearchOptions = USUAL_SEARCH,
 ) -> None:
@@ -207,10 +208,10 @@ def make_rescored(
     *,
     model: str,
     output: str,
-    passages: int = PASSAGES,
+    passages: Count = PASSAGES,
     weight: float | None = None,
     search: SearchOptions = USUAL_SEARCH,
-    device: str = "auto",
+    device: Device = "auto",
 ) -> None:
     """Make a folder of a retriever whose best passages a cross-encoder rescores.
 
@@ -252,8 +253,8 @@ def update(
     remove: str | None = None,
     merge: bool = False,
     output: str | None = None,
-    device: str = "auto",
-    batch_size: int = 32,
+    device: Device = "auto",
+    batch_size: Count = 32,
 ) -> None:
     """Add and remove passages of a retriever of any kind, without making it again.
 

@@ -8,12 +8,13 @@ from time import perf_counter
 
 from grls.data.dataset import query_record
 from grls.data.words import USUAL, Analyzer
-from grls.errors import ConfigError, at_least
+from grls.errors import ConfigError
+from grls.io.arguments import Count
 from grls.io.files import atomic_file, refuse_unwritable, write_json
 from grls.io.jsonl import write_line
 from grls.io.progress import counted
 from grls.io.work import all_done
-from grls.models.option_names import Numbers
+from grls.models.option_names import Device, Numbers
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.judge import open_judge
 from grls.retrieve.registry import BM25, Opening
@@ -29,11 +30,11 @@ def propositions(
     examples: bool | None = None,
     template: str = "",
     fallback: bool = True,
-    max_new_tokens: int = 256,
-    longest: int = 300,
-    batch_size: int = 8,
-    limit: int | None = None,
-    device: str = "auto",
+    max_new_tokens: Count = 256,
+    longest: Count = 300,
+    batch_size: Count = 8,
+    limit: Count | None = None,
+    device: Device = "auto",
 ) -> None:
     """Let a language model write propositions of every passage, keys for `grls answer riches`.
 
@@ -58,7 +59,6 @@ def propositions(
     """
     from grls.answer.riches.propositions import open_propositions, proposition_lines
 
-    at_least(1, longest=longest)
     refuse_unwritable(output)
     numbers, writer, origin = open_propositions(
         data, model, chat, examples, template, fallback, max_new_tokens, longest, batch_size, limit, device
@@ -96,10 +96,10 @@ def pseudo_queries(
     output: str,
     draw: Drawing = USUAL_DRAWING,
     retriever: str | None = BM25,
-    k: int = 10,
+    k: Count = 10,
     search: SearchOptions = USUAL_SEARCH,
-    limit: int | None = None,
-    device: str = "auto",
+    limit: Count | None = None,
+    device: Device = "auto",
     precision: Numbers = "float32",
     analyzer: Analyzer = USUAL,
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -18,8 +18,9 @@ from grls.data.filter_options import FilterOptions
 from grls.data.filters import filters_of
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
+from grls.io.arguments import Count, options
 from grls.io.files import refuse_unwritable, without_ending
-from grls.models.option_names import Precision
+from grls.models.option_names import Device, Precision
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
@@ -30,7 +31,7 @@ from grls.runs.portions import ENDINGS, PORTION, KeptResults, Portions, fingerpr
 _FILE = "retrieved.jsonl"
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(kw_only=True)
 class RetrieveOptions:
     """What retrieves for which queries; a worker opens the same by it.
 
@@ -59,8 +60,8 @@ class RetrieveOptions:
     retriever: str
     data: str
     split: str | None = "test"
-    limit: int | None = None
-    k: int = 10
+    limit: Count | None = None
+    k: Count = 10
     search: SearchOptions = USUAL_SEARCH
     hops: HopOptions = USUAL_HOPS
     where: str | None = None
@@ -68,7 +69,7 @@ class RetrieveOptions:
     query_filters: bool = False
     bm25: BM25Options = USUAL_BM25
     analyzer: Analyzer = USUAL
-    device: str = "auto"
+    device: Device = "auto"
     precision: Precision = "float32"
 
     def opened(self) -> RetrieverRun:

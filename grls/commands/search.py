@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from grls.data.evidence import part_around
 from grls.data.types import Hit, hop_and_links
 from grls.errors import ConfigError, DataError
+from grls.io.arguments import Count
 from grls.io.option_errors import json_line, visible
-from grls.models.option_names import Precision
+from grls.models.option_names import Device, Precision
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
 if TYPE_CHECKING:
@@ -34,14 +35,14 @@ def search_command(
     retriever: str,
     query: str,
     *,
-    k: int = 5,
+    k: Count = 5,
     where: str | None = None,
     hops: HopOptions = USUAL_HOPS,
     stream: bool = False,
     json: bool = False,
     metadata: bool = False,
     data: str | None = None,
-    device: str = "auto",
+    device: Device = "auto",
     precision: Precision = "float32",
 ) -> None:
     """Search for one question, and print the best passages; of fixed and dynamic hops the best chain.

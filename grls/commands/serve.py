@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from grls.errors import ConfigError, Option, at_least, bounded
-from grls.models.option_names import Precision
+from typing import Annotated
+
+from grls.errors import ConfigError, Option
+from grls.io.arguments import Count
+from grls.models.option_names import Device, Precision
 from grls.serve.options import (
     NO_ANSWERS,
     OPEN_ACCESS,
@@ -13,20 +16,22 @@ from grls.serve.options import (
     read_options,
 )
 
+_Port = Annotated[int, "[0, 65535]"]
+
 
 def serve(
     folder: list[str],
     *,
     host: str = "127.0.0.1",
-    port: int = 8000,
+    port: _Port = 8000,
     server: str | None = None,
     mcp: ToolTransport | None = None,
     url_field: str = URL,
-    device: str = "auto",
+    device: Device = "auto",
     precision: Precision = "float32",
     examples: str | None = None,
     ray: str | None = None,
-    replicas: int = 1,
+    replicas: Count = 1,
 ) -> None:
     """Serve retrievers behind HTTP.
 
@@ -41,7 +46,7 @@ def serve(
         folder: Retriever folders of any kind, or name=folder. The first one answers requests that name
             none.
         host: Address to listen at. The default is reached from this machine alone.
-        port: Port to listen at.
+        port: _Port to listen at.
         server: File of YAML or JSON with the options of the server: limits, access (keys, host names) and
             answer (a language model). The guide lists them.
         mcp: Offer search, fetch, hops and retrievers as tools of an agent (Model Context Protocol; needs the
@@ -60,8 +65,6 @@ def serve(
     """
     from grls.io.ending import require
 
-    bounded("[0, 65535]", port=port)
-    at_least(1, replicas=replicas)
     if ray is None and replicas > 1:
         raise ConfigError(
             f"{Option('replicas', replicas)}: one process is one replica; add {Option('ray', 'local')} for "

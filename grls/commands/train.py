@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from grls.data.words import USUAL, Analyzer
+from grls.io.arguments import Count
 from grls.io.ending import quiet, require
 from grls.io.files import refuse_foreign
 from grls.io.progress import counted
 from grls.models.load.build import GeneratorSpec
-from grls.models.option_names import Kind
+from grls.models.option_names import Device, Kind
 from grls.retrieve.registry import BM25
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
 from grls.train.reranker.options import USUAL_RERANK_HOPS, USUAL_RERANKER, RerankerOptions, RerankHopOptions
@@ -22,7 +23,7 @@ def train_biencoder(
     kind: Kind = "auto",
     train_split: str = "train",
     dev_split: str | None = "dev",
-    max_tokens: int | None = None,
+    max_tokens: Count | None = None,
     fit: BiEncoderOptions = USUAL_FIT,
     negatives: str = BM25,
     teacher: str | None = None,
@@ -71,12 +72,12 @@ def train_reranker(
     data: str,
     output: str,
     encoder: str = "all-MiniLM-L6-v2",
-    prefix_tokens: int | None = None,
-    max_tokens: int = 256,
+    prefix_tokens: Count | None = None,
+    max_tokens: Count = 256,
     fit: RerankerOptions = USUAL_RERANKER,
     hops: RerankHopOptions = USUAL_RERANK_HOPS,
     resume: bool = False,
-    device: str = "auto",
+    device: Device = "auto",
 ) -> None:
     """Train the predictive reranker of In-Context RALM (arXiv 2302.00083, equation 9).
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from grls.io.arguments import Count
 from grls.io.progress import counted
-from grls.models.option_names import Precision
+from grls.models.option_names import Device, Precision
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.tune.options import USUAL_GRID, TuneOptions
@@ -14,11 +15,11 @@ def tune(
     *,
     data: str,
     split: str = "dev",
-    limit: int | None = None,
+    limit: Count | None = None,
     grid: TuneOptions = USUAL_GRID,
     search: SearchOptions = USUAL_SEARCH,
     hops: HopOptions = USUAL_HOPS,
-    device: str = "auto",
+    device: Device = "auto",
     precision: Precision = "float32",
 ) -> None:
     """Tune all that a retriever folder has on development queries, and write it into the folder.

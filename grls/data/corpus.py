@@ -32,10 +32,9 @@ from grls.data.corpus_table import (
     rows_in_memory,
     table_of,
 )
-from grls.data.inputs.arguments import checked, fitted_argument
-from grls.data.inputs.tables import is_whole_text
 from grls.data.types import Passage, PassageMetadata
 from grls.errors import ConfigError, DataError
+from grls.io.arguments import checked, fitted_argument, is_whole_text
 from grls.io.files import atomic_file
 from grls.io.jsonl import write_line
 from grls.io.progress import counted

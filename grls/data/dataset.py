@@ -26,7 +26,7 @@ from grls.data.corpus import Corpus
 from grls.data.inputs.tables import QUERY_FORM, in_layout
 from grls.data.types import Passage, Query
 from grls.data.words import pieces
-from grls.errors import DataError, Option, at_least
+from grls.errors import DataError, Option
 from grls.io.files import atomic_folder, text_lines
 from grls.io.jsonl import object_of, read_jsonl, string_of, write_line
 from grls.io.option_errors import visible
@@ -139,7 +139,6 @@ def evidence_hint(folder: Path) -> str:
 
 def first_queries(queries: list[Query], limit: int | None) -> list[Query]:
     """The first queries of a split, as ``--limit`` counts them."""
-    at_least(1, limit=limit)
     return queries[:limit]
 
 

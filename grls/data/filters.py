@@ -19,10 +19,10 @@ import numpy.typing as npt
 from grls.data.columns import IncomparableError, UnknownFieldError
 from grls.data.corpus import Corpus
 from grls.data.filter_options import FilterOptions
-from grls.data.inputs.tables import short_repr
 from grls.data.types import Query
 from grls.data.where import Expression, parse_filter
 from grls.errors import ConfigError, DataError
+from grls.io.arguments import short_repr
 from grls.io.files import named_lines
 from grls.io.progress import counted
 

@@ -19,16 +19,9 @@ from grls.data.corpus_table import cache_folder
 from grls.data.dataset import Qrels, write_dataset
 from grls.data.inputs.entries import queries_from
 from grls.data.inputs.gold import PASSAGE, QUERY, of_rows
-from grls.data.inputs.tables import (
-    CORPUS_FORM,
-    InputEntry,
-    column_of,
-    entry_parts,
-    metadata_of,
-    name_list,
-    short_repr,
-)
+from grls.data.inputs.tables import CORPUS_FORM, InputEntry, column_of, entry_parts, metadata_of, name_list
 from grls.errors import ConfigError, DataError, GrlsError
+from grls.io.arguments import short_repr
 
 HUB = "hub:"
 """The beginning of the name of a data set of the hub, where a folder could stand."""

@@ -40,10 +40,10 @@ import regex
 from ahocorasick_rs import AhoCorasick, MatchKind
 
 from grls.data.corpus_table import BATCH, PassageTable, cache_folder, read_passages
-from grls.data.inputs.tables import short_repr
 from grls.data.types import Passage
 from grls.data.words import plain_words
 from grls.errors import DataError, GrlsError, Option
+from grls.io.arguments import short_repr
 from grls.io.files import atomic_folder, read_json, sha256, write_json
 from grls.io.progress import Progress, counted
 

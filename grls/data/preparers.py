@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from grls.data.inputs.arguments import checked
 from grls.errors import ConfigError
+from grls.io.arguments import checked
 from grls.io.recipes import definition
 
 

@@ -26,7 +26,6 @@ import numpy.typing as npt
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.data.words import pieces
-from grls.errors import at_least
 from grls.io.files import read_count
 
 SPANS = "spans.json"
@@ -46,7 +45,6 @@ class Spans:
     """
 
     def __init__(self, corpus: Corpus, words: int = 8):
-        at_least(1, words=words)
         self.corpus = corpus
         self.words = words
         self.source = corpus.source

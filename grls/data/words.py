@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Protocol
@@ -26,10 +26,10 @@ from typing import Protocol
 import regex
 import Stemmer
 
-from grls.data.inputs.arguments import fit_fields
 from grls.data.language import STEMMERS, guess
 from grls.data.types import Passage
 from grls.errors import ConfigError, Option
+from grls.io.arguments import options
 from grls.io.files import is_temporary
 from grls.io.progress import counted
 from grls.io.recipes import rare
@@ -95,7 +95,7 @@ class PassagesByNumber(Protocol):
     def __getitem__(self, number: int, /) -> Passage: ...
 
 
-@dataclass(frozen=True)
+@options("analyzer")
 class Analyzer:
     """How texts become words, for passages and queries alike.
 
@@ -110,9 +110,14 @@ class Analyzer:
     stem: bool = rare(False)
     stop_words: bool = rare(True)
 
+    def __post_init__(self) -> None:
+        if not regex.fullmatch(r"auto|none|[a-z]{2,3}", self.language):
+            raise ConfigError(
+                f"expected the language auto, none or a code such as en, de, zh; got {self.language!r}."
+            )
+
     def of(self, passages: PassagesByNumber) -> Analyzer:
         """The same analyzer with a language; ``auto``: guessed from passages; warns if not English."""
-        fit_fields(self)
         analyzer = self
         if analyzer.language == "auto":
             guessed = _guessed(passages)
@@ -127,11 +132,6 @@ class Analyzer:
                     _COMMANDS,
                     _LANGUAGE,
                 )
-        # Not in the constructor: jsonargparse would hide this error inside another one.
-        if not regex.fullmatch(r"none|[a-z]{2,3}", analyzer.language):
-            raise ConfigError(
-                f"expected the language auto, none or a code such as en, de, zh; got {analyzer.language!r}."
-            )
         if analyzer.stem:
             _stemmer(analyzer.language)
         return analyzer

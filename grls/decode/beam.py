@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from grls.decode.frontier import Frontier, Gathering
 from grls.decode.prior import Prior, PriorMasses
 from grls.decode.scope import Mask, Scope, finished
 from grls.decode.select import ScoreMode, Selection, log_probabilities, select
-from grls.errors import ConfigError, at_least, one_of
+from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.base import Allowed
 from grls.index.rows import Ints
@@ -92,11 +92,8 @@ class BeamSearch(ABC):
         """Refuse options that cannot work.
 
         Raises:
-            ConfigError: The beam width is not positive, the score mode is unknown, or the index holds only
-                unique prefixes and the search needs whole passages.
+            ConfigError: The index holds only unique prefixes, and the search needs whole passages.
         """
-        one_of(get_args(ScoreMode), "search.", mode=self.mode)
-        at_least(1, beams=self.beams)
         if not self.stops_early:
             self.index.rows.refuse_prefixes("decoding without early stop")
 

@@ -44,7 +44,7 @@ import numpy as np
 
 from grls.decode.scope import Mask, Scope
 from grls.decode.select import ragged_logsumexp
-from grls.errors import ConfigError, bounded
+from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.io.progress import counted
@@ -94,19 +94,12 @@ class WeightedPrior:
         weight: The weight w_i.
         fixed: A passage that the prior does not know, with its probability.
         pieces: The pieces of passages that the index holds; None: it holds passages.
-
-    Raises:
-        ConfigError: The weight is no finite number, or the fixed probability is not between 0 and 1.
     """
 
     log_weights: LogWeights
     weight: float
     fixed: Fixed | None = None
     pieces: Pieces | None = None
-
-    def __post_init__(self) -> None:
-        bounded("(-inf, inf)", weight=self.weight)
-        bounded("(-inf, 0)", log_probability=None if self.fixed is None else self.fixed.log_probability)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from grls.decode.first_step import Best, FirstSteps
 from grls.decode.frontier import Gathering
 from grls.decode.prior import Prior
 from grls.decode.scope import Scope
-from grls.errors import at_least
 from grls.index.rows import Ints
 from grls.index.subset import Subset
 from grls.io.timing import PartTimer
@@ -104,7 +103,6 @@ class SlotDecoder(BeamSearch):
 
     def check(self) -> None:
         super().check()
-        at_least(1, slots=self.slots)
         self.first_steps = FirstSteps(self.index, self.stops_early)
 
     def with_beams(self, beams: int) -> Self:

@@ -26,10 +26,10 @@ from typing import Any, TypeVar
 import ir_measures
 
 from grls.data.dataset import HIGHEST_GRADE, relevant
-from grls.data.inputs.arguments import checked
-from grls.data.inputs.tables import list_from, name_list, short_repr
+from grls.data.inputs.tables import name_list
 from grls.errors import ConfigError, DataError, Option
 from grls.evaluation.metrics import recall_at
+from grls.io.arguments import checked, list_from, short_repr
 from grls.io.progress import counted
 from grls.io.recipes import definition, load_plugins
 from grls.runs.run import Run

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from scipy import stats
 
-from grls.errors import DataError, at_least
+from grls.errors import DataError
 from grls.evaluation.evaluate import Judged
 from grls.evaluation.measures import MEASURES, query_values, shared_depth, shared_name
 from grls.evaluation.metrics import KS, recall_at
@@ -72,7 +72,6 @@ def compare(
         ConfigError: ``resamples`` is below 1.
         DataError: There is no query, or the lists differ in length.
     """
-    at_least(1, resamples=resamples)
     if len(first) != len(second) or not len(first):
         raise DataError(
             f"expected values of the same queries for both runs, and at least one; got {len(first)} and "

@@ -27,7 +27,6 @@ from grls.decode.trace import (
     score_passages,
     trace,
 )
-from grls.errors import at_least
 from grls.explain.beams import LISTED, TracedStep, passage_numbers, passage_or_done, watch
 from grls.explain.options import candidates_listed
 from grls.io.locks import exclusive
@@ -80,9 +79,6 @@ class Explainer:
     k: int = 10
     widest: int = 128
     stop: StopRule = field(default_factory=Never)
-
-    def __post_init__(self) -> None:
-        at_least(1, k=self.k)
 
     @property
     def generator(self) -> GenerativeRetriever:

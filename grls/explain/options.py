@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from grls.errors import at_least
+from grls.io.arguments import Count, options
 from grls.io.recipes import rare
 from grls.retrieve.hops.options import HopOptions
 
@@ -17,7 +15,7 @@ def candidates_listed(hops: HopOptions) -> int:
     return 10 if hops.steps in ("single", "ranked") else hops.branch or 4
 
 
-@dataclass(frozen=True)
+@options("case")
 class CaseOptions:
     """What to explain, and how deep.
 
@@ -29,11 +27,8 @@ class CaseOptions:
     """
 
     gold: str | None = None
-    widest: int = 128
+    widest: Count = 128
     propositions: str | None = rare(None)
-
-    def __post_init__(self) -> None:
-        at_least(1, "case.", widest=self.widest)
 
 
 USUAL_CASE = CaseOptions()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import ConfigError, at_least
+from grls.errors import ConfigError
 from grls.evaluation.measures import cutoff, measure_names
 from grls.fitting.choose import Prefer
+from grls.io.arguments import Count, options
 
 AUTO, NONE = "auto", "none"  # values of a model's option: choose one; do without
 
@@ -17,7 +17,7 @@ DEPTH = 20  # passages of a query that every system ranks, at least; also a cut-
 _BUDGET = re.compile(r"\+?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
-@dataclass(frozen=True)
+@options()
 class FitOptions:
     """What a user may choose; everything else follows from data, machine and time.
 
@@ -49,7 +49,7 @@ class FitOptions:
     budget: str | None = None
     biencoder: str | None = AUTO
     generator: str | None = AUTO
-    k: int = 5
+    k: Count = 5
     measure: str | None = None
     prefer: Prefer = "balanced"
     keep: str | None = None
@@ -62,7 +62,6 @@ class FitOptions:
 
     def __post_init__(self) -> None:
         self.seconds  # noqa: B018  refuses a budget that is no time
-        at_least(1, k=self.k)
         if not re.fullmatch(r"auto|cpu|mps|cuda(:0)?", self.device):
             other = re.fullmatch(r"cuda:(\d+)", self.device)
             more = f" Set CUDA_VISIBLE_DEVICES={other[1]}, and give cuda: one GPU trains." if other else ""

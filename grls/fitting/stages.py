@@ -34,7 +34,6 @@ from time import perf_counter
 from typing import Any
 
 from grls.cluster.options import WorkerOptions, Workers
-from grls.data.inputs.arguments import options_of
 from grls.errors import ConfigError, MismatchError, Option
 from grls.fitting.candidates import PORTIONS, FitCandidates, System
 from grls.fitting.journal import FitProgress
@@ -42,6 +41,7 @@ from grls.fitting.models import base_models, this_machine
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.search import Stage, TimeIsUp
 from grls.fitting.splits import DEV, TRAIN, SplitData, spread
+from grls.io.arguments import options_of
 from grls.io.progress import counted, duration, mean_load
 from grls.io.recipes import recipe_values
 from grls.models.biencoder import BiEncoderModel

@@ -11,11 +11,11 @@ from typing import Self
 import marisa_trie
 import numpy as np
 
-from grls.data.inputs.arguments import checked
 from grls.errors import ConfigError
 from grls.index.array import ArrayIndex
 from grls.index.base import Allowed, Segment
 from grls.index.rows import Array, Ints, Rows
+from grls.io.arguments import checked
 from grls.io.recipes import VARIABLE, load_plugins
 
 Prefix = tuple[int, ...]

@@ -20,7 +20,7 @@ from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.corpus_table import BATCH
 from grls.data.spans import Spans
-from grls.errors import ConfigError, DataError, Option, one_of
+from grls.errors import ConfigError, DataError, Option
 from grls.index.array import ArrayIndex
 from grls.index.backends import BACKENDS, check_backend
 from grls.index.base import Segment
@@ -34,7 +34,7 @@ from grls.index.external_sort import (
     cost,
 )
 from grls.index.rows import Array, Form, sort_rows
-from grls.index.storage import FORMS, load_index, save_runs, save_stream
+from grls.index.storage import load_index, save_runs, save_stream
 from grls.io.progress import Progress, counted, plural, waiting
 
 log = logging.getLogger(__name__)
@@ -186,7 +186,6 @@ def index_on_disk(save: Callable[[Path], None], scratch: str | Path | None) -> S
 
 def _check_options(backend: str, form: str) -> None:
     check_backend(backend)
-    one_of(FORMS, "index.", form=form)
     if form == "prefixes" and backend != "array":
         raise ConfigError(f"the form 'prefixes' needs the backend 'array'; got {backend!r}.")
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import ConfigError, at_least
+from grls.errors import ConfigError
+from grls.io.arguments import Count, NonNegativeInt, options
 from grls.io.recipes import rare
 
 Form = Literal["whole", "prefixes"]
 """What is stored of each row: the whole row, or only the shortest prefix that no other row has."""
 
 
-@dataclass(frozen=True)
+@options("index")
 class IndexOptions:
     """How to index the passages of a corpus for a generator.
 
@@ -35,14 +35,13 @@ class IndexOptions:
     backend: str = "array"
     form: Form = "whole"
     memory: str = rare("2GB")
-    span_words: int | None = rare(None)
+    span_words: NonNegativeInt | None = rare(None)
 
     def __post_init__(self) -> None:
         memory_bytes(self.memory)
-        at_least(0, "index.", span_words=self.span_words)
 
 
-@dataclass(frozen=True)
+@options("limits")
 class LimitOptions:
     """Length limits in tokens.
 
@@ -55,10 +54,10 @@ class LimitOptions:
             sentences nearest to the question; 0: all; null: as in training (all).
     """
 
-    passage: int | None = rare(None)
-    query: int | None = rare(None)
-    input: int | None = rare(None)
-    evidence: int | None = rare(None)
+    passage: Count | None = rare(None)
+    query: Count | None = rare(None)
+    input: Count | None = rare(None)
+    evidence: Count | None = rare(None)
 
 
 def memory_bytes(text: str) -> int:

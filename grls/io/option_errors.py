@@ -180,7 +180,9 @@ def plain_option_error(message: str, parser: ArgumentParser, config: str | None 
 
 def _takes(kind: str, value: str) -> bool:
     """Whether a type of names or numbers takes the value."""
-    return repr(value) in kind or (value.isdigit() and re.match(r"int\b|<class 'int'>", kind) is not None)
+    return repr(value) in kind or (
+        value.isdigit() and re.match(r"(typing\.Optional\[|<class ')?int\b", kind) is not None
+    )
 
 
 def _no_option(wrong: str, options: list[str], written: Callable[[str], object] = Option) -> str:

@@ -17,7 +17,7 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 
 from grls.data.codec import foreign_ids, wrapping
-from grls.errors import ConfigError, at_least
+from grls.errors import ConfigError
 from grls.models.base import once_each
 from grls.models.load.build import encoder_positions
 from grls.models.load.opening import open_config, open_model, open_tokenizer, opening, refuse_missing_folder
@@ -38,7 +38,6 @@ def load_entailment(
 
     Pairs have at most ``max_tokens`` tokens, or as many as the model has positions.
     """
-    at_least(1, batch_size=batch_size, max_tokens=max_tokens)
     refuse_missing_folder(name)
     remedy = "Give a folder or hub name of a sequence classifier or an encoder-decoder, with its tokenizer."
     with opening("a model of entailment", name, remedy):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-from grls.errors import at_least
 from grls.io.ending import require
 
 
@@ -18,7 +17,6 @@ def add_adapters(model: Any, rank: int) -> None:
 
     Adapters of rank r are scaled by 2, that is, alpha = 2 r.
     """
-    at_least(1, lora_rank=rank)
     require("lora", "LoRA (lora_rank above 0)")
     from peft import LoraConfig, inject_adapter_in_model
 

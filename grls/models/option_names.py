@@ -6,7 +6,7 @@ import re
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from grls.data.inputs.arguments import UnfitError, fitted
+from grls.io.arguments import UnfitError, fitted
 
 Precision = Literal["float32", "bfloat16", "int8", "auto"]
 

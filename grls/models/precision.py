@@ -15,7 +15,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
-from grls.errors import NOT_NUMBERS, ConfigError, one_of, out_of_memory
+from grls.errors import NOT_NUMBERS, ConfigError, out_of_memory
 from grls.models.option_names import Numbers
 from grls.models.option_names import Precision as Precision
 
@@ -28,7 +28,6 @@ def move(model: Any, device: str, precision: str) -> Any:
     ``device`` ``auto``: a GPU if there is one. ``precision`` ``auto``: bfloat16 where the processor has
     instructions for it, else float32.
     """
-    one_of(get_args(Precision), precision=precision)
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:

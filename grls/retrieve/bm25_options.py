@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from grls.errors import at_least, bounded, one_of
+from grls.io.arguments import NonNegativeFloat, Share, options
 from grls.io.recipes import rare
 
 Variant = Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
 
 
-@dataclass(frozen=True)
+@options("bm25")
 class BM25Options:
     """Options of BM25.
 
@@ -21,14 +20,9 @@ class BM25Options:
         method: The variant of BM25, by its name in bm25s, without what bm25l and bm25+ add to all passages.
     """
 
-    k1: float = 1.5
-    b: float = 0.75
+    k1: NonNegativeFloat = 1.5
+    b: Share = 0.75
     method: Variant = rare("lucene")
-
-    def __post_init__(self) -> None:
-        at_least(0, "bm25.", k1=self.k1)
-        bounded("[0, 1]", "bm25.", b=self.b)
-        one_of(get_args(Variant), "bm25.", method=self.method)
 
 
 USUAL_BM25 = BM25Options()

@@ -32,11 +32,11 @@ from grls.cluster.workers import done_shards
 from grls.data.codec import CUT_QUERIES
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Numbers
-from grls.data.inputs.tables import short_repr
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index.build import refuse_empty
 from grls.index.rows import Array
+from grls.io.arguments import short_repr
 from grls.io.files import atomic_folder, note_mapped, temporary
 from grls.io.progress import Progress, counted
 from grls.io.seal import CHECKED_BYTES
@@ -47,7 +47,7 @@ from grls.models.text_encoder import TextEncoder, passage_text
 from grls.retrieve.base import AllScores, Description
 from grls.retrieve.build import Building
 from grls.retrieve.generative.options import USUAL_SEARCH
-from grls.retrieve.queries import check_counts, queries_of, reachable
+from grls.retrieve.queries import queries_of, reachable
 from grls.retrieve.registry import Opening, folder_key, open_kind
 from grls.retrieve.spec import (
     MANIFEST,
@@ -147,7 +147,6 @@ class EncodedRetriever(ABC):
         truncate_queries: bool = False,
         progress: bool = False,
     ):
-        check_counts(batch_size=batch_size)
         refuse_empty(corpus)
         self.check_rows(rows, len(corpus) + len(self.last_texts), encoder.dimension)
         self.encoder = encoder
@@ -243,7 +242,6 @@ class EncodedRetriever(ABC):
         cls, encoder: Any, corpus: Corpus, batch_size: int = 32, progress: bool = False, **options: Any
     ) -> Self:
         """Encode a corpus in memory; the arguments are those of the constructor."""
-        check_counts(batch_size=batch_size)
         refuse_empty(corpus)
         parts, cut = [], 0
         with Progress(len(corpus), "embed", "passages", shown=progress) as bar, encoder.telling(bar.update):
@@ -310,7 +308,6 @@ class EncodedRetriever(ABC):
     @classmethod
     def build(cls, model: str, corpus: str, building: Building) -> str:
         """Build a folder; see :func:`grls.retrieve.build.build`. A run that was killed goes on."""
-        check_counts(batch_size=building.batch_size)
         start, source = perf_counter(), seen_elsewhere(model)
         options = {"device": building.device, "max_tokens": building.limits.input, **cls.loading(building)}
         load = partial(cls.encodes.load, source, **options)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from grls.errors import ConfigError
-from grls.io.recipes import list_texts
+from grls.io.arguments import options
 
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -26,14 +25,14 @@ _CODE = re.compile(r"[a-z0-9.+-]+")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
-@dataclass(frozen=True)
+@options()
 class CardOptions:
     """Entries of the model card that the folder does not know.
 
     Args:
         license: The licence, by its name on the hub: ``apache-2.0``, ``mit``, ``cc-by-4.0``, ``other``, …;
             null: the card names none.
-        base_models: Hub names of the models that were trained further. A text is a list of one.
+        base_models: Hub names of the models that were trained further.
         languages: Languages of the corpus by their codes: ``en``, ``de``, …
         datasets: Hub names of the data sets of the training.
     """
@@ -44,7 +43,6 @@ class CardOptions:
     datasets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        list_texts(self, "base_models", "languages", "datasets")
         licenses = () if self.license is None else (self.license,)
         for option, names, pattern in (
             ("license", licenses, _CODE),

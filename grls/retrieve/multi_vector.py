@@ -48,7 +48,6 @@ from grls.retrieve.encoded import (
     unusable_row,
 )
 from grls.retrieve.hops.finders import found_after
-from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import BM25, Opening, open_member, with_languages
 from grls.retrieve.spec import MANIFEST, Member, relative
 
@@ -308,7 +307,6 @@ class MultiVectorRetriever(EncodedRetriever):
 
         ``named`` is its folder or specification, for :meth:`save_pretrained`.
         """
-        check_counts(passages=passages)
         if first.corpus.fingerprint != self.corpus.fingerprint:
             raise MismatchError(
                 f"the first retriever is over {first.corpus.source}, this one over {self.corpus.source}, "

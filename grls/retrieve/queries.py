@@ -10,11 +10,10 @@ import numpy as np
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Numbers, evaluate_filters, one_each
-from grls.data.inputs.arguments import Count, UnfitError, fitted
 from grls.data.inputs.entries import SOURCE, queries_from
-from grls.data.inputs.tables import list_from, short_repr
 from grls.data.types import Passage, Query
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError
+from grls.io.arguments import UnfitError, fitted, list_from, short_repr
 
 log = logging.getLogger(__name__)
 
@@ -97,14 +96,6 @@ def reachable(
         for query in empty:
             log.warning("query %r: its filter leaves no passage, so it has no hits.", queries[query].id)
     return reach
-
-
-def check_counts(**counts: Any) -> None:
-    for name, value in counts.items():
-        try:
-            fitted(value, Count)
-        except UnfitError as error:
-            raise ConfigError(error.said_of(name)) from None
 
 
 def with_evidence_text(query: Query, evidence: Sequence[Passage]) -> str:

@@ -9,19 +9,21 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from grls.data.corpus import Corpus
-from grls.data.inputs.arguments import checked, fit_fields
 from grls.errors import ConfigError, DataError, MismatchError, Option, in_python, worded
+from grls.io.arguments import checked, options
 from grls.io.files import read_json
 from grls.io.recipes import VARIABLE, load_plugins
 from grls.io.seal import FILES
+from grls.models.option_names import Device, PrecisionName
 from grls.retrieve.base import Retriever
+from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.spec import (
     LINK,
     MANIFEST,
@@ -41,7 +43,6 @@ from grls.retrieve.spec import (
 
 if TYPE_CHECKING:
     from grls.data.words import Analyzer
-    from grls.retrieve.generative.options import SearchOptions
 
 
 KINDS: dict[str, str] = {
@@ -67,7 +68,7 @@ BM25 = "bm25"
 """In place of a retriever folder: BM25 over the corpus at hand."""
 
 
-@dataclass(frozen=True)
+@options()
 class Opening:
     """Options of opening a folder.
 
@@ -85,24 +86,19 @@ class Opening:
         numbers: The numbers of the members that are still to be opened.
     """
 
-    device: str = "auto"
-    precision: str = "float32"
+    device: Device = "auto"
+    precision: PrecisionName = "float32"
     search: SearchOptions | None = None
     verify: bool | None = None
     corpus: Corpus | None = None
     truncate_queries: bool = False
     hop_by_hop: bool = True
     within: tuple[Path, ...] = ()
-    opened: dict[Any, Retriever] | None = field(default=None, compare=False, repr=False)
-    numbers: Iterator[int] = field(default_factory=count, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        fit_fields(self, names=("device", "precision", "verify", "truncate_queries", "hop_by_hop"))
+    opened: Any = field(default=None, compare=False, repr=False)
+    numbers: Any = field(default_factory=count, compare=False, repr=False)
 
     @property
     def searching(self) -> SearchOptions | None:
-        from grls.retrieve.generative.options import SearchOptions
-
         if not self.truncate_queries:
             return self.search
         return replace(self.search or SearchOptions(), truncate_queries=True)

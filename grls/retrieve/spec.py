@@ -23,7 +23,6 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from grls.data.inputs.arguments import UnfitError, fitted
 from grls.errors import ConfigError, DataError, MismatchError, Option, in_python, worded
 from grls.io.files import is_temporary, read_json, write_json
 from grls.io.seal import FILES, SEAL, changed, chosen_verify, seal, seal_broken, sealed
@@ -259,13 +258,8 @@ def from_record(cls: type[Options], record: Any, file: Path, field: str) -> Opti
         if name not in known:
             raise DataError(f"{field}.{name} is no option; known are {', '.join(sorted(known))}.", file)
         kind = hints[name]
-        if is_dataclass(kind) and isinstance(kind, type):
-            values[name] = from_record(kind, value, file, f"{field}.{name}")
-            continue
-        try:
-            values[name] = fitted(value, kind)
-        except UnfitError as error:
-            raise DataError(error.said_of(f"{field}.{name}"), file) from None
+        nested = is_dataclass(kind) and isinstance(kind, type)
+        values[name] = from_record(kind, value, file, f"{field}.{name}") if nested else value
     try:
         return cls(**values)
     except ConfigError as error:

@@ -20,11 +20,9 @@ from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Numbers
 from grls.errors import ConfigError, DataError, GrlsError, Option
 from grls.io.files import atomic_folder, refuse_foreign
-from grls.io.recipes import list_texts
 from grls.io.seal import verifying
 from grls.io.work import alone_in
 from grls.retrieve.compose import MEMBERS, write_retriever_into
-from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import Opening, class_of, load_retriever, member_keys
 from grls.retrieve.spec import (
     MANIFEST,
@@ -54,10 +52,6 @@ class Changes:
     merge: bool = False
     device: str = "auto"
     batch_size: int = 32
-
-    def __post_init__(self) -> None:
-        check_counts(batch_size=self.batch_size)
-        list_texts(self, "remove")
 
     def over(self, corpus: Corpus) -> tuple[Corpus, Numbers]:
         """The corpus after the changes, and the old numbers of the passages that stay, ascending."""

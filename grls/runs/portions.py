@@ -21,10 +21,10 @@ from time import perf_counter
 from typing import Any, NamedTuple, get_type_hints
 
 from grls.data.corpus import Corpus
-from grls.data.inputs.arguments import Count, fitted_argument
 from grls.data.types import Chain, Query
 from grls.data.types import Steps as Steps
 from grls.errors import ConfigError, DataError, MismatchError, Option
+from grls.io.arguments import Count, fitted_argument
 from grls.io.files import read_json, refuse_unwritable, sha256, write_json
 from grls.io.jsonl import read_jsonl, write_line
 from grls.io.progress import counted

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from grls.data.corpus import Corpus
-from grls.data.inputs.arguments import checked
 from grls.data.types import RANKINGS, Chain, Hit, Query
 from grls.errors import ConfigError, MismatchError
+from grls.io.arguments import checked
 from grls.io.files import without_ending
 from grls.io.progress import counted
 from grls.runs.portions import ENDINGS, RunInfo, Steps, differ, read_info, save_retrieved, write_info

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentError
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
@@ -12,14 +12,15 @@ from grls.answer.dsp.options import USUAL_PROGRAM, ProgramOptions
 from grls.answer.options import USUAL_FOLLOW_UP, FollowUpOptions
 from grls.answer.riches.options import USUAL_KEYS, USUAL_PROMPT, KeyOptions, PromptOptions
 from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
-from grls.errors import ConfigError, Option, at_least, bounded, in_request, worded
-from grls.io.recipes import list_texts, recipe_values
+from grls.errors import ConfigError, Option, in_request, worded
+from grls.io.arguments import Count, PositiveFloat, options
+from grls.io.recipes import recipe_values
 
 ToolTransport = Literal["stdio", "http"]
 """The transport of the tools of an agent."""
 
 
-@dataclass(frozen=True)
+@options("limits")
 class RequestLimits:
     """The limits of requests.
 
@@ -40,23 +41,20 @@ class RequestLimits:
         batch: Largest number of queries that are searched together.
     """
 
-    queue: int = 256
-    seconds: float = 60.0
-    wait: float | None = None
-    header: float = 10.0
-    connections: int = 1_000
-    body: int = 1_048_576
-    queries: int = 64
-    k: int = 100
-    hops: int = 8
-    characters: int = 4_000
-    batch: int = 64
-
-    def __post_init__(self) -> None:
-        bounded("(0, inf)", "limits.", **vars(self))
+    queue: Count = 256
+    seconds: PositiveFloat = 60.0
+    wait: PositiveFloat | None = None
+    header: PositiveFloat = 10.0
+    connections: Count = 1_000
+    body: Count = 1_048_576
+    queries: Count = 64
+    k: Count = 100
+    hops: Count = 8
+    characters: Count = 4_000
+    batch: Count = 64
 
 
-@dataclass(frozen=True)
+@options("access")
 class AccessOptions:
     """Who may use the server.
 
@@ -78,7 +76,6 @@ class AccessOptions:
     admin: str | None = None
 
     def __post_init__(self) -> None:
-        list_texts(self, "origins", "allowed_hosts")
         origin = r"https?://[A-Za-z0-9.\[\]:-]+", "an origin such as https://example.org"
         host = r"\*|\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+", "a host name without port such as search.example.org"
         for name, values, (form, expected) in (
@@ -107,7 +104,7 @@ PROGRAMS: tuple[ServedProgram, ...] = get_args(ServedProgram)
 """The methods that are programs of demonstrate-search-predict; they need the extra ``dsp``."""
 
 
-@dataclass(frozen=True)
+@options("answer")
 class AnswerOptions:
     """The language model that answers questions, and how it does.
 
@@ -128,9 +125,9 @@ class AnswerOptions:
 
     model: str | None = None
     methods: tuple[AnswerMethod, ...] = ("direct",)
-    k: int = 3
-    tokens: int = 256
-    queue: int = 32
+    k: Count = 3
+    tokens: Count = 256
+    queue: Count = 32
     reader: FollowUpOptions = USUAL_FOLLOW_UP
     keys: KeyOptions = USUAL_KEYS
     prompt: PromptOptions = USUAL_PROMPT
@@ -138,15 +135,10 @@ class AnswerOptions:
     dsp: ProgramOptions = USUAL_PROGRAM
 
     def __post_init__(self) -> None:
-        list_texts(self, "methods")
-        at_least(1, "answer.", k=self.k, tokens=self.tokens, queue=self.queue)
-        known = ", ".join(get_args(AnswerMethod))
-        if not self.methods or not set(self.methods) <= set(get_args(AnswerMethod)):
+        if not self.methods or len(set(self.methods)) < len(self.methods):
             raise ConfigError(
-                f"{Option('answer.methods')}: expected some of {known}, got {list(self.methods)}."
+                f"{Option('answer.methods')} must name a method, and none twice: got {list(self.methods)}."
             )
-        if len(set(self.methods)) < len(self.methods):
-            raise ConfigError(f"{Option('answer.methods')} names a method twice: {', '.join(self.methods)}.")
         if self.dsp.demonstrations.how != "none":
             raise ConfigError(
                 f"{Option('answer.dsp.demonstrations')} needs the questions of a data set: leave it out."
@@ -173,7 +165,7 @@ NO_ANSWERS = AnswerOptions()
 """No language model."""
 
 
-@dataclass(frozen=True)
+@options()
 class FileOptions:
     """The options in the file of ``--server``.
 

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from grls.errors import ConfigError, Option, at_least, bounded
-from grls.io.recipes import list_texts, rare
+from grls.errors import ConfigError, Option
+from grls.io.arguments import Count, PositiveFloat, Share, options
+from grls.io.recipes import rare
 from grls.retrieve.hops.options import Choice
 
 if TYPE_CHECKING:
     from grls.retrieve.hops.stop import StopRule
 
-_POSITIVE = (
-    "prior_weights",
-    "prior_temperatures",
-    "empty_weights",
-    "rescore_weights",
-    "cross_encoder_passages",
-    "cross_encoder_weights",
-    "hops",
-    "hop_temperatures",
-)
 _NEVER_EMPTY = {
     "prior_temperatures": "[1.0] is the usual temperature alone",
     "cross_encoder_passages": "give one number of passages, or more",
+    "done_biases": "give one number, or more",
     "choose": "give likeliest, expected-f1, or both",
 }
 
 
-@dataclass(frozen=True)
+@options("grid")
 class TuneOptions:
     """The settings that tuning tries.
 
@@ -63,32 +53,27 @@ class TuneOptions:
             log-probabilities, else likeliest.
     """
 
-    k: int = 10
-    prior_weights: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-    prior_temperatures: tuple[float, ...] = rare((1.0,))
-    empty_weights: tuple[float, ...] | None = rare(None)
-    rescore_passages: int = 50
-    rescore_weights: tuple[float, ...] = rare((0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0))
-    cross_encoder_passages: tuple[int, ...] = rare((10, 20, 50, 100))
-    cross_encoder_weights: tuple[float, ...] = rare((0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0))
+    k: Count = 10
+    prior_weights: tuple[PositiveFloat, ...] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+    prior_temperatures: tuple[PositiveFloat, ...] = rare((1.0,))
+    empty_weights: tuple[PositiveFloat, ...] | None = rare(None)
+    rescore_passages: Count = 50
+    rescore_weights: tuple[PositiveFloat, ...] = rare(
+        (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
+    )
+    cross_encoder_passages: tuple[Count, ...] = rare((10, 20, 50, 100))
+    cross_encoder_weights: tuple[PositiveFloat, ...] = rare(
+        (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+    )
     done_biases: tuple[float, ...] | None = None
-    hops: tuple[int, ...] = (1, 2, 3, 4)
-    hop_temperatures: tuple[float, ...] = rare((1.0, 0.5, 2.0))
-    named: tuple[float, ...] = rare((0.0, 0.3, 0.5, 0.7))
-    linked: tuple[float, ...] = rare((0.0, 0.5, 0.9))
+    hops: tuple[Count, ...] = (1, 2, 3, 4)
+    hop_temperatures: tuple[PositiveFloat, ...] = rare((1.0, 0.5, 2.0))
+    named: tuple[Share, ...] = rare((0.0, 0.3, 0.5, 0.7))
+    linked: tuple[Share, ...] = rare((0.0, 0.5, 0.9))
     onward: bool = rare(True)
     choose: tuple[Choice, ...] | None = rare(None)
 
     def __post_init__(self) -> None:
-        at_least(1, "grid.", k=self.k, rescore_passages=self.rescore_passages)
-        for name in _POSITIVE:
-            values = getattr(self, name) or ()
-            if not all(0 < value < math.inf for value in values):
-                raise ConfigError(f"{Option(f'grid.{name}')} must be above 0, got {list(values)}.")
-        for name in ("named", "linked"):
-            for share in getattr(self, name):
-                bounded("[0, 1]", "grid.", **{name: share})
-        list_texts(self, "choose")
         for name, remedy in _NEVER_EMPTY.items():
             values = getattr(self, name)
             if values is not None and not values:
@@ -97,11 +82,6 @@ class TuneOptions:
             raise ConfigError(
                 f"{Option('grid.hops')} must hold 1, a single step, and {Option('grid.hop_temperatures')} a "
                 "factor."
-            )
-        biases = self.done_biases
-        if biases is not None and (not biases or not all(map(math.isfinite, biases))):
-            raise ConfigError(
-                f"{Option('grid.done_biases')} must be finite numbers, at least one; got {list(biases)}."
             )
 
     def biases_of(self, stop: StopRule) -> Sequence[float]:
@@ -112,7 +92,7 @@ class TuneOptions:
 USUAL_GRID = TuneOptions()
 
 
-@dataclass(frozen=True)
+@options("tune")
 class TuneRuns:
     """Runs that weights are tuned on.
 
@@ -126,10 +106,7 @@ class TuneRuns:
 
     runs: list[str] | None = None
     split: str | None = None
-    k: int = 10
-
-    def __post_init__(self) -> None:
-        list_texts(self, "runs")
+    k: Count = 10
 
 
 UNTUNED = TuneRuns()

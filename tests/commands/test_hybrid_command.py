@@ -84,8 +84,8 @@ def test_what_cannot_work_is_refused(
         ("retrieve", [str(dense), "--hops.sets=true", "--hops.steps=fixed"], "hops.sets needs a generator"),
         ("tune", [none, "--grid.empty_weights=[]"], "nothing to tune"),
         ("tune", [str(generative)], "has nothing to tune: priors (kind hybrid)"),
-        ("tune", [ahead, "--grid.prior_weights=[0]"], "grid.prior_weights must be above 0"),
-        ("tune", [ahead, "--grid.empty_weights=[.nan]"], "grid.empty_weights must be above 0"),
+        ("tune", [ahead, "--grid.prior_weights=[0]"], "grid.prior_weights[0] must be above 0"),
+        ("tune", [ahead, "--grid.empty_weights=[.nan]"], "grid.empty_weights[0] must be a finite number"),
         ("tune", [ahead, "--split=none"], "none.tsv: the split holds no query"),
         ("tune", [three, f"--grid.prior_weights={[*range(1, 40)]}"], "settings of the priors are 320,000"),
     ):

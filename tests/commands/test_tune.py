@@ -250,8 +250,8 @@ def test_what_cannot_be_tuned_is_refused(
 ) -> None:
     before = read_spec(own), read_spec(hopping)
     ours = tune(own, data, *DYNAMIC)
-    assert "finite numbers" in fails(capsys, *ours, "--grid.done_biases=[]")
-    assert "finite numbers" in fails(capsys, *ours, "--grid.done_biases=[.inf]")
+    assert "grid.done_biases is empty" in fails(capsys, *ours, "--grid.done_biases=[]")
+    assert "a finite number" in fails(capsys, *ours, "--grid.done_biases=[.inf]")
     assert "grid.choose is empty" in fails(capsys, *ours, "--grid.choose=[]")
     chosen = fails(capsys, *tune(hopping, data, "--grid.choose=[expected-f1]"))
     assert "needs log-probabilities" in chosen

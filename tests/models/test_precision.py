@@ -84,7 +84,6 @@ def test_bfloat16_that_is_emulated_is_told_where_it_was_asked_for(
 
 
 @pytest.mark.parametrize(("device", "name", "message"), [
-    ("cpu", "half", "precision must be one of float32"),
     ("meta", "int8", "is for CPUs"),
     ("nowhere", "float32", "cannot use device 'nowhere'"),
 ])  # fmt: skip

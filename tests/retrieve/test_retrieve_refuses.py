@@ -127,7 +127,7 @@ REFUSED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda r: HopOptions("ranked", branch=2), "have no branch and no repeat"),
     (lambda r: HopOptions("ranked", temperature=0.0), "temperature must be above 0"),
     (lambda r: HopOptions("ranked", linked=1.5), "linked must be between 0 and 1"),
-    (lambda r: HopOptions("ranked", names=3), "names: expected a text or a list of texts, got 3"),  # type: ignore[arg-type]
+    (lambda r: HopOptions("ranked", names=3), "names must be a list of texts, got 3"),  # type: ignore[arg-type]
     (lambda r: HopOptions("fixed", temperature=0.5, links=False), "temperature, evidence, done, links"),
     (lambda r: HopOptions("ranked", onward=(math.nan, *[0.0] * len(FEATURES))), "onward"),
     (lambda r: HopOptions("fixed", stop="log-odds"), r"stop says where chains end: choose steps="),
@@ -142,16 +142,14 @@ REFUSED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda r: Fusion("average"), "method must be one of interleave, rrf, sum, got 'average'"),  # type: ignore[arg-type]
     (lambda r: Fusion("rrf", rrf_k=-1), "rrf_k must be at least 0"),
     (lambda r: Fusion(weights=(1.0, 1.0)), "interleaving takes no weights"),
-    (lambda r: Fusion("sum", weights=(0.0, 0.0)), "one of them above 0"),
+    (lambda r: Fusion("sum", weights=(0.0, 0.0)), "one of the weights must be above 0"),
     (lambda r: FusionRetriever([r.bm25, OTHER]), r"is over .* BM25Retriever over other\.jsonl"),
     (lambda r: FusionRetriever([r.bm25]), "at least two members, got 1"),
     (lambda r: FusionRetriever([r.bm25] * 2, Fusion("rrf", weights=(1.0,) * 3)), "3 weights for 2 members"),
-    (lambda r: FusionRetriever([r.bm25] * 2, depth=0), "depth must be at least 1"),
     (lambda r: FusedChains([r.bm25] * 2, length=2), "length 2 names no member"),
     # priors
     (lambda r: over(r, math.inf), "the weight of bm25 must be a finite number"),
     (lambda r: over(r, 1.0, 0.0), "the temperature of bm25 must be above 0"),
-    (lambda r: over(r, done_share=0.0), "done_share must be"),
     (lambda r: HybridRetriever(r.generator, [WeightedSource(RetrieverPrior(OTHER), 1.0)]), "bm25 is over"),
 ]
 

@@ -206,7 +206,7 @@ def test_wrong_options(
     [
         ("limits: {queu: 3}", "there is no option limits.queu; did you mean limits.queue?"),
         ("answer: {dsp: {branch: 3}}", "answer.dsp.branches?"),
-        ("limits: {queue: 0}", "limits.queue must be above 0, got 0."),
+        ("limits: {queue: 0}", "limits.queue must be at least 1, got 0."),
         ("answer: {k: 4}", "answer.k needs a language model: give answer.model."),
         ('access: {origins: ["*"]}', "access.origins: expected an origin"),
         ("access: {keys: nowhere}", "nowhere: no such file"),

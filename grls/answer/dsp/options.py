@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import ConfigError, Option, at_least, bounded
+from grls.errors import ConfigError, Option
+from grls.io.arguments import Count, NonNegativeInt, PositiveFloat, options
 from grls.io.recipes import rare
 
 ProgramName = Literal["openqa", "multihop", "conversational", "vanilla", "retrieve-then-read", "self-ask"]
@@ -22,7 +22,7 @@ NEW_TOKENS: dict[Template, int] = {"lines": 64, "chat": 512}
 once, a plain line holds one field."""
 
 
-@dataclass(frozen=True)
+@options("dsp.demonstrations")
 class DemonstrationOptions:
     """Demonstrations of a program.
 
@@ -44,17 +44,13 @@ class DemonstrationOptions:
 
     how: How = "none"
     split: str = rare("train")
-    count: int = rare(3)
-    examples: int = rare(50)
+    count: Count = rare(3)
+    examples: Count = rare(50)
     keep: Keep = rare("answer")
-    labeled: int = rare(0)
-
-    def __post_init__(self) -> None:
-        at_least(1, "dsp.demonstrations.", count=self.count, examples=self.examples)
-        at_least(0, "dsp.demonstrations.", labeled=self.labeled)
+    labeled: NonNegativeInt = rare(0)
 
 
-@dataclass(frozen=True)
+@options("dsp.calls")
 class CallOptions:
     """How a language model is called.
 
@@ -75,15 +71,10 @@ class CallOptions:
     endpoint: str | None = None
     template: Template | None = rare(None)
     chat: bool = rare(False)
-    max_new_tokens: int | None = rare(None)
-    threads: int = rare(8)
-    attempts: int = rare(3)
-    timeout: float = rare(60.0)
-
-    def __post_init__(self) -> None:
-        counts = ("max_new_tokens", "threads", "attempts")
-        at_least(1, "dsp.calls.", **{name: getattr(self, name) for name in counts})
-        bounded("(0, inf]", "dsp.calls.", timeout=self.timeout)
+    max_new_tokens: Count | None = rare(None)
+    threads: Count = rare(8)
+    attempts: Count = rare(3)
+    timeout: PositiveFloat = rare(60.0)
 
     def is_remote(self, model: str) -> bool:
         """Whether a model runs outside this process."""
@@ -95,7 +86,7 @@ class CallOptions:
         return template, NEW_TOKENS[template] if self.max_new_tokens is None else self.max_new_tokens
 
 
-@dataclass(frozen=True)
+@options("dsp")
 class ProgramOptions:
     """Options of a program.
 
@@ -122,12 +113,12 @@ class ProgramOptions:
         calls: How the language model is called.
     """
 
-    rounds: int = 2
-    queries: int = 1
-    branches: int = rare(1)
-    temperature: float = rare(0.7)
+    rounds: Count = 2
+    queries: NonNegativeInt = 1
+    branches: Count = rare(1)
+    temperature: PositiveFloat = rare(0.7)
     summary: Summary = rare("first")
-    passages: int | None = None
+    passages: Count | None = None
     fuse_question: bool = rare(False)
     own_replies: bool = rare(False)
     vote: Vote = "majority"
@@ -135,9 +126,6 @@ class ProgramOptions:
     calls: CallOptions = CallOptions()
 
     def __post_init__(self) -> None:
-        at_least(1, "dsp.", rounds=self.rounds, branches=self.branches, passages=self.passages)
-        at_least(0, "dsp.", queries=self.queries)
-        bounded("(0, inf)", "dsp.", temperature=self.temperature)
         if self.vote == "choice" and self.branches < 2:
             raise ConfigError(
                 f"{Option('dsp.vote', 'choice')} chooses among the answers of branches: set "

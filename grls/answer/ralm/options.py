@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from grls.errors import ConfigError, Option, at_least
+from grls.errors import ConfigError, Option
+from grls.io.arguments import Count, NonNegativeInt, options
 from grls.io.recipes import rare
+from grls.models.option_names import Device
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
 RerankBy = Literal["none", "zero-shot", "trained", "oracle"]
 
 
-@dataclass(frozen=True)
+@options("reader")
 class WindowOptions:
     """The strides of a text, and the documents and tokens that a language model reads before each.
 
@@ -29,18 +30,15 @@ class WindowOptions:
             does. They count in the window, and the first token of a text is then predicted as well.
     """
 
-    stride: int = 4
-    query_tokens: int = rare(32)
-    documents: int = 1
-    document_tokens: int = rare(256)
-    window: int = rare(1024)
-    cut: int = rare(64)
+    stride: Count = 4
+    query_tokens: Count = rare(32)
+    documents: NonNegativeInt = 1
+    document_tokens: Count = rare(256)
+    window: Count = rare(1024)
+    cut: Count = rare(64)
     bos: bool = rare(True)
 
     def __post_init__(self) -> None:
-        counts = ("stride", "query_tokens", "document_tokens", "window", "cut")
-        at_least(1, "reader.", **{name: getattr(self, name) for name in counts})
-        at_least(0, "reader.", documents=self.documents)
         self.refuse_small()
 
     def refuse_small(self, begin: int = 0) -> None:
@@ -68,7 +66,7 @@ class WindowOptions:
 USUAL_WINDOW = WindowOptions()
 
 
-@dataclass(frozen=True)
+@options("rerank")
 class RerankOptions:
     """Which of the retrieved documents the model reads.
 
@@ -82,13 +80,12 @@ class RerankOptions:
     """
 
     by: RerankBy = "none"
-    candidates: int = 16
+    candidates: Count = 16
     judge: str | None = rare(None)
-    judge_tokens: int = rare(16)
+    judge_tokens: Count = rare(16)
     reranker: str | None = None
 
     def __post_init__(self) -> None:
-        at_least(1, "rerank.", candidates=self.candidates, judge_tokens=self.judge_tokens)
         if (self.reranker is not None) != (self.by == "trained"):
             raise ConfigError(
                 f"{Option('rerank.by', 'trained')} and {Option('rerank.reranker', 'FOLDER')} go together."
@@ -97,7 +94,10 @@ class RerankOptions:
             raise ConfigError(f"{Option('rerank.judge')} goes with {Option('rerank.by', 'zero-shot')}.")
 
 
-@dataclass(frozen=True)
+_Several = Annotated[int, "[2, inf)"]
+
+
+@options("examples")
 class ExampleOptions:
     """Training examples of a reranker.
 
@@ -107,20 +107,16 @@ class ExampleOptions:
         prefix_tokens: Tokens before a stride that the reranker will read.
     """
 
-    candidates: int = 16
-    every: int = 1
-    prefix_tokens: int = rare(64)
-
-    def __post_init__(self) -> None:
-        at_least(2, "examples.", candidates=self.candidates)
-        at_least(1, "examples.", every=self.every, prefix_tokens=self.prefix_tokens)
+    candidates: _Several = 16
+    every: Count = 1
+    prefix_tokens: Count = rare(64)
 
 
 USUAL_RERANK = RerankOptions()
 USUAL_EXAMPLES = ExampleOptions()
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(kw_only=True)
 class TaskOptions:
     """A run of In-Context RALM.
 
@@ -146,5 +142,5 @@ class TaskOptions:
     hops: HopOptions = USUAL_HOPS
     reader: WindowOptions = USUAL_WINDOW
     exclude: str | None = None
-    limit: int | None = None
-    device: str = "auto"
+    limit: Count | None = None
+    device: Device = "auto"

@@ -37,7 +37,7 @@ from grls.data.codec import foreign_places, tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.filters import Numbered
 from grls.data.words import count
-from grls.errors import ConfigError, DataError, Option, at_least
+from grls.errors import ConfigError, DataError, Option
 from grls.io.ending import quiet
 from grls.io.files import named_lines, read_text, refuse_unwritable, write_json
 from grls.io.locks import exclusive
@@ -128,7 +128,6 @@ def read_texts(path: Path, loaded: Loaded, limit: int | None) -> list[TokenizedT
 
     Words behind the cut are not counted.
     """
-    at_least(2, limit=limit)
     files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
     if not files or not all(file.is_file() for file in files):
         raise DataError("no such text; expected a file, or a folder with .txt files.", path)
@@ -301,7 +300,6 @@ def continue_texts(
     Within a stride the model continues from its cache. For the next stride the documents before the text
     may change, and then everything behind them is computed again.
     """
-    at_least(1, max_new_tokens=max_new_tokens)
     if isinstance(ralm.chooser, Oracle):
         raise ConfigError("the oracle needs the text that is still to be written; choose another reranking.")
     written = [list(prompt) for prompt in prompts]

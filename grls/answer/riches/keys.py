@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Self, TypeVar, get_args
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from grls.data.corpus import Corpus
 from grls.data.sentences import sentences
 from grls.data.spelling import encoded_texts
 from grls.decode.interleave.markers import check_markers
-from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError, Option, one_of
+from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError, Option
 from grls.index.build import index_sequences
 from grls.index.files import REBUILD, load_arrays
 from grls.index.keys import KeyIndex, PrefixKeys
@@ -244,7 +244,6 @@ def build_keys(
 
 def _origin(corpus: Corpus, tokenizer: Any, options: KeyOptions, markers: tuple[str, str]) -> KeyOrigin:
     kind, propositions = options.kind, options.propositions
-    one_of(get_args(KeyKind), "keys.", kind=kind)
     if (kind == "proposition") != (propositions is not None):
         raise ConfigError(
             f"{Option('keys.kind', 'proposition')} and {Option('keys.propositions', 'FILE')} go together."

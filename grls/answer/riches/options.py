@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from grls.io.arguments import options
 from grls.io.recipes import rare
 
 Thoughts = Literal["shared", "title", "none"]
@@ -12,7 +12,7 @@ KeyKind = Literal["sentence", "paragraph", "titled", "title", "header", "proposi
 PromptKind = Literal["single", "multi", "none"]
 
 
-@dataclass(frozen=True)
+@options("keys")
 class KeyOptions:
     """The keys: texts that may be quoted.
 
@@ -31,7 +31,7 @@ class KeyOptions:
     folder: str | None = rare(None)
 
 
-@dataclass(frozen=True)
+@options("prompt")
 class PromptOptions:
     """The prompt before an answer.
 

@@ -21,17 +21,16 @@ from grls.data.inputs.tables import (
     entry_parts,
     existing_path,
     id_list,
-    list_from,
     metadata_of,
     name_list,
     refuse_dict_of_tables,
     refuse_unnamed_index,
     required_column,
-    short_repr,
     table_from,
 )
 from grls.data.types import Passage, Query
 from grls.errors import DataError
+from grls.io.arguments import list_from, short_repr
 from grls.io.jsonl import refuse_half_characters
 
 

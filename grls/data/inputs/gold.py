@@ -28,16 +28,15 @@ from grls.data.inputs.tables import (
     id_list,
     id_text,
     json_value,
-    list_from,
     name_list,
     refuse_dict_of_tables,
     refuse_unnamed_index,
     required_column,
-    short_repr,
     table_from,
 )
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError
+from grls.io.arguments import list_from, short_repr
 from grls.io.progress import counted
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from grls.data.types import Passage, Query
 from grls.errors import DataError
+from grls.io.arguments import is_table, short_repr
 
 
 class DataTable(NamedTuple):
@@ -25,7 +26,7 @@ class DataTable(NamedTuple):
 
 def table_from(value: Any, source: str) -> DataTable | None:
     """The rows of a table; None if the value is no table. A named index of pandas is a column."""
-    if not _is_table(value):
+    if not is_table(value):
         return None
     if hasattr(value, "to_dict") and hasattr(value, "index"):  # pandas
         frame = value if value.index.names == [None] else value.reset_index()
@@ -43,35 +44,14 @@ def table_from(value: Any, source: str) -> DataTable | None:
     return None
 
 
-def list_from(value: Any) -> list[Any] | None:
-    """The values of a list, an array, or a column of a table; None if the value is something else.
-
-    A data frame (which yields the names of its columns) and an open file (lines) are something else.
-    """
-    if _is_table(value) or hasattr(value, "readline"):
-        return None
-    for method in ("to_pylist", "to_list", "tolist"):
-        if hasattr(value, method):
-            values = getattr(value, method)()
-            return values if isinstance(values, list) else None
-    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping | Set):
-        return list(value)
-    return None
-
-
 def refuse_dict_of_tables(value: Any, source: str) -> None:
-    splits = [name for name, table in value.items() if _is_table(table)] if isinstance(value, Mapping) else []
+    splits = [name for name, table in value.items() if is_table(table)] if isinstance(value, Mapping) else []
     if splits:
         raise DataError(
             f"this is a dict of data sets; choose one, as in data[{splits[0]!r}] (there are "
             f"{name_list(value)}).",
             source,
         )
-
-
-def _is_table(value: Any) -> bool:
-    """Whether a value has columns. Its class is asked: a lazy frame of polars would run its query."""
-    return hasattr(type(value), "columns") or hasattr(type(value), "column_names")
 
 
 def column_of(columns: Collection[str], names: Collection[str]) -> str | None:
@@ -104,28 +84,6 @@ def refuse_unnamed_index(value: Any, table: DataTable, ids: Collection[str], sou
         )
 
 
-_SHOWN = 60  # characters of a value in an error text
-
-
-def short_repr(value: Any) -> str:
-    """Cut if it is long."""
-    try:
-        text = ascii(value) if isinstance(value, str) and not is_whole_text(value) else repr(value)
-    except Exception:  # whatever the class of the value does
-        text = object.__repr__(value)
-    text = " ".join(text.split()) if "\n" in text else text  # a data frame
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
-def is_whole_text(text: str) -> bool:
-    """Whether a text is whole characters: half of a surrogate pair is in no UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def name_list(names: Collection[Any], most: int = 8) -> str:
     texts = [repr(name) for name in list(names)[:most]]
     return ", ".join([*texts, "…"] if len(names) > most else texts) or "none"
@@ -156,7 +114,7 @@ def json_value(value: Any) -> Any:
 
 def _is_missing(value: Any) -> bool:
     """A missing value (NaN, NaT, NA) does not equal itself."""
-    if hasattr(value, "__len__") or _is_table(value):
+    if hasattr(value, "__len__") or is_table(value):
         return False
     try:
         return bool(value != value)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from grls.data.types import ScoreMode
-from grls.errors import at_least, one_of
+from grls.io.arguments import Count, options
 from grls.io.recipes import rare
 
 Beam = Literal["adaptive", "full", "greedy"]
 
 
-@dataclass(frozen=True)
+@options("search")
 class InterleaveOptions:
     """How free text and quotes are decoded.
 
@@ -30,21 +29,15 @@ class InterleaveOptions:
             retrieved. A quote also reports how many keys hold it. Another quote may name the others.
     """
 
-    beams: int = 10
+    beams: Count = 10
     beam: Beam = rare("adaptive")
     mode: ScoreMode = rare("full")
     whole: bool = rare(True)
     repeat: bool = rare(False)
-    max_new_tokens: int = 128
-    max_key_tokens: int = rare(128)
-    batch_size: int = rare(8)
-    max_keys: int = rare(100)
-
-    def __post_init__(self) -> None:
-        one_of(get_args(ScoreMode), "search.", mode=self.mode)
-        one_of(get_args(Beam), "search.", beam=self.beam)
-        counts = ("beams", "max_new_tokens", "max_key_tokens", "batch_size", "max_keys")
-        at_least(1, "search.", **{name: getattr(self, name) for name in counts})
+    max_new_tokens: Count = 128
+    max_key_tokens: Count = rare(128)
+    batch_size: Count = rare(8)
+    max_keys: Count = rare(100)
 
 
 USUAL_INTERLEAVE = InterleaveOptions()

@@ -24,15 +24,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Chain, FullHit, Hit, Passage, Query
-from grls.errors import ConfigError, MismatchError, at_least, one_of
+from grls.errors import ConfigError, MismatchError
+from grls.io.arguments import Count, NonNegativeFloat, options
 from grls.io.progress import counted
 from grls.io.recipes import rare
 from grls.retrieve.base import Description, FindsChains, Retriever
@@ -52,7 +53,7 @@ Rankings = Mapping[str, Sequence[Hit]]
 """Query id -> hits, best first."""
 
 
-@dataclass(frozen=True)
+@options("fusion")
 class Fusion:
     """Options of fusing rankings.
 
@@ -64,20 +65,16 @@ class Fusion:
     """
 
     method: Method = "interleave"
-    weights: tuple[float, ...] | None = None
-    rrf_k: float = rare(60)
+    weights: tuple[NonNegativeFloat, ...] | None = None
+    rrf_k: NonNegativeFloat = rare(60)
 
     def __post_init__(self) -> None:
-        one_of(get_args(Method), "fusion.", method=self.method)
-        at_least(0, "fusion.", rrf_k=self.rrf_k)
         if self.weights is None:
             return
         if self.method == "interleave":
             raise ConfigError("interleaving takes no weights; choose method rrf or sum, or leave them out.")
-        if not all(math.isfinite(w) and w >= 0 for w in self.weights) or not any(self.weights):
-            raise ConfigError(
-                f"expected weights of at least 0, one of them above 0, got {list(self.weights)}."
-            )
+        if not any(self.weights):
+            raise ConfigError(f"one of the weights must be above 0, got {list(self.weights)}.")
 
     def weights_of(self, members: int) -> tuple[float, ...]:
         weights = self.weights or (1.0,) * members
@@ -92,7 +89,6 @@ class Fusion:
 
         Each passage comes once, best first, at most k (None: all). The score of ``interleave`` is 1 / rank.
         """
-        at_least(1, k=k)
         if self.method == "interleave":
             return _linked(interleave(rankings)[:k], rankings)
         pairs = zip(rankings, self.weights_of(len(rankings)), strict=True)
@@ -248,7 +244,6 @@ class FusionRetriever(_Fused):
     folders = ("members.*",)
 
     def __init__(self, members: Sequence[Retriever], fusion: Fusion | None = None, depth: int | None = None):
-        at_least(1, depth=depth)
         self.depth = depth
         self.own = {} if depth is None else {"depth": depth}
         super().__init__(members, fusion)
@@ -332,10 +327,10 @@ class FusedChains(_Fused):
         return list(zip(*best, strict=True))
 
 
-@dataclass(frozen=True)
+@options()
 class _Members:
     members: list[Member]
-    depth: int | None = None
+    depth: Count | None = None
     length: Length = "mean"
 
 

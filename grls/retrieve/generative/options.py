@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import get_args
+from typing import Annotated
 
 from grls.data.types import ScoreMode
-from grls.errors import at_least, bounded, one_of
+from grls.io.arguments import Count, NonNegativeInt, PositiveFloat, options
 from grls.io.recipes import rare
 
+_Temperature = Annotated[float, "[0.001, 1000000]"]
 
-@dataclass(frozen=True)
+
+@options("search")
 class SearchOptions:
     """Options of decoding passages.
 
@@ -36,24 +37,16 @@ class SearchOptions:
             whose decoder runs in slots (T5, not BART).
     """
 
-    beams: int = 10
+    beams: Count = 10
     mode: ScoreMode = rare("renormalized")
     early_stop: bool | None = rare(None)
-    batch_size: int = 32
+    batch_size: Count = 32
     truncate_queries: bool = False
-    span_temperature: float = rare(3.0)
-    span_threshold: float | None = rare(8.0)
+    span_temperature: _Temperature = rare(3.0)
+    span_threshold: PositiveFloat | None = rare(8.0)
     compile: bool = rare(False)
-    rescore: int = rare(0)
+    rescore: NonNegativeInt = rare(0)
     rescore_weight: float = rare(1.0)
-
-    def __post_init__(self) -> None:
-        one_of(get_args(ScoreMode), "search.", mode=self.mode)
-        at_least(1, "search.", beams=self.beams, batch_size=self.batch_size)
-        bounded("[0.001, 1000000]", "search.", span_temperature=self.span_temperature)
-        bounded("(0, inf)", "search.", span_threshold=self.span_threshold)
-        at_least(0, "search.", rescore=self.rescore)
-        bounded("(-inf, inf)", "search.", rescore_weight=self.rescore_weight)
 
 
 USUAL_SEARCH = SearchOptions()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from grls.data.inputs.arguments import fit_fields
 from grls.data.types import Steps
-from grls.errors import ConfigError, Option, at_least, bounded
-from grls.io.recipes import list_texts, rare
+from grls.errors import ConfigError, Option
+from grls.io.arguments import Count, NonNegativeInt, PositiveFloat, Share, options
+from grls.io.recipes import rare
 
 Choice = Literal["likeliest", "expected-f1"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -40,7 +39,7 @@ BIAS = "done_bias"
 HopSteps = Literal["single", "fixed", "dynamic", "ranked"]
 
 
-@dataclass(frozen=True)
+@options("hops")
 class HopOptions:
     """Options of retrieval hop by hop.
 
@@ -82,21 +81,21 @@ class HopOptions:
     """
 
     steps: HopSteps = "single"
-    max: int | None = None
-    chains: int | None = None
-    branch: int | None = rare(None)
+    max: Count | None = None
+    chains: Count | None = None
+    branch: Count | None = rare(None)
     done_bias: float = rare(0.0)
     repeat: bool = rare(False)
     sets: bool = rare(False)
     choose: Choice = rare("likeliest")
     pool: bool = rare(False)
-    temperature: float | None = rare(None)
-    evidence: int = rare(0)
+    temperature: PositiveFloat | None = rare(None)
+    evidence: NonNegativeInt = rare(0)
     done: bool = rare(True)
     onward: tuple[float, ...] | None = rare(None)
     links: bool = True
-    named: float = rare(0.5)
-    linked: float = rare(0.9)
+    named: Share = rare(0.5)
+    linked: Share = rare(0.9)
     names: tuple[str, ...] = rare(())
     stop: str | None = rare(None)
 
@@ -130,13 +129,6 @@ class HopOptions:
             )
 
     def __post_init__(self) -> None:
-        list_texts(self, "names")
-        fit_fields(self, "hops.")
-        at_least(1, "hops.", max=self.max, chains=self.chains, branch=self.branch)
-        at_least(0, "hops.", evidence=self.evidence)
-        bounded("(-inf, inf)", "hops.", done_bias=self.done_bias)
-        bounded("(0, inf)", "hops.", temperature=self.temperature)
-        bounded("[0, 1]", "hops.", named=self.named, linked=self.linked)
         if self.pool and self.steps != "fixed":
             raise ConfigError(
                 f"{Option('hops.pool')} ranks the passages of chains of a fixed number of hops: choose "
@@ -146,11 +138,9 @@ class HopOptions:
             raise ConfigError(
                 f"ranked hops have no {Option('hops.branch')} and no {Option('hops.repeat')}: leave them out."
             )
-        if self.onward is not None and (
-            len(self.onward) != len(FEATURES) + 1 or not all(map(math.isfinite, self.onward))
-        ):
+        if self.onward is not None and len(self.onward) != len(FEATURES) + 1:
             raise ConfigError(
-                f"{Option('hops.onward')}: expected {len(FEATURES)} weights and the bias, finite numbers, "
+                f"{Option('hops.onward')}: expected {len(FEATURES)} weights and the bias, "
                 f"got {list(self.onward)}. `grls tune` learns them."
             )
         ranks = self.temperature is not None or self.evidence or not self.done or self.onward is not None

@@ -31,9 +31,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from grls.data.inputs.arguments import checked
 from grls.data.types import Hit
 from grls.errors import ConfigError, Option
+from grls.io.arguments import checked
 from grls.io.recipes import load_plugins
 from grls.models.base import Floats
 from grls.retrieve.base import DecodesHops, DecodesPassages, Retriever, ScoresDoneAfter, has_log_probabilities

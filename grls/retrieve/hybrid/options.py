@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
-from grls.errors import ConfigError, at_least, bounded
+from grls.io.arguments import NegativeFloat, NonNegativeFloat, PositiveFloat, options
 from grls.io.recipes import rare
 
 DONE_SHARE = math.log(0.5)
 """Log-probability of DONE in a prior that does not know DONE (nats): that of all passages together."""
 
 
-@dataclass(frozen=True)
+@options()
 class PriorSpec:
     """A prior by name.
 
@@ -28,16 +27,10 @@ class PriorSpec:
 
     retriever: Any
     weight: float = 1.0
-    temperature: float | None = None
-
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.weight):
-            raise ConfigError(f"the weight of {self.retriever} must be a finite number, got {self.weight}.")
-        if self.temperature is not None and not 0 < self.temperature < math.inf:
-            raise ConfigError(f"the temperature of {self.retriever} must be above 0, got {self.temperature}.")
+    temperature: PositiveFloat | None = None
 
 
-@dataclass(frozen=True)
+@options("hybrid")
 class PriorOptions:
     """Options of all priors of a hybrid.
 
@@ -49,10 +42,6 @@ class PriorOptions:
             priors (``--data.prior``) with these weights.
     """
 
-    empty_weight: float = rare(0.0)
-    done_share: float = rare(DONE_SHARE)
+    empty_weight: NonNegativeFloat = rare(0.0)
+    done_share: NegativeFloat = rare(DONE_SHARE)
     normalized: bool = rare(False)
-
-    def __post_init__(self) -> None:
-        at_least(0, "hybrid.", empty_weight=self.empty_weight)
-        bounded("(-inf, 0)", "hybrid.", done_share=self.done_share)

@@ -23,7 +23,7 @@ from grls.data.types import Passage, Query
 from grls.data.words import USUAL, Analyzer
 from grls.decode.prior import Fixed, LogWeights, Prior, WeightedPrior
 from grls.decode.score_all import score_rows
-from grls.errors import ConfigError, MismatchError, bounded
+from grls.errors import ConfigError, MismatchError
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.io.locks import exclusive
@@ -188,7 +188,6 @@ def check_priors(priors: Sequence[WeightedSource], corpus: Corpus, done_share: f
     for prior in priors:
         if not 0 < prior.divisor < math.inf:
             raise ConfigError(f"the temperature of {prior.source.name} must be above 0, got {prior.divisor}.")
-    bounded("(-inf, 0)", done_share=done_share)
 
 
 def prior_of(

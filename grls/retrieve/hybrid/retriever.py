@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,6 +31,7 @@ from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
 from grls.errors import DataError
+from grls.io.arguments import options
 from grls.retrieve.base import ChainToContinue, Description, HopHits, NextHop
 from grls.retrieve.generative.plans import DecodesPlans
 from grls.retrieve.generative.retriever import GenerativeRetriever, as_generator
@@ -48,7 +49,7 @@ from grls.retrieve.registry import Opening, open_member
 from grls.retrieve.spec import MANIFEST, check_fields, from_fields, from_record
 
 
-@dataclass(frozen=True)
+@options()
 class _Priors:
     priors: list[dict[str, Any]]
 

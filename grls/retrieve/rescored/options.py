@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from grls.errors import at_least
+from grls.io.arguments import Count, NonNegativeFloat, options
 
 PASSAGES = 100
 """Default number of passages that are rescored."""
 
 
-@dataclass(frozen=True)
+@options()
 class Rereading:
     """Options of rescoring with a cross-encoder.
 
@@ -20,9 +18,5 @@ class Rereading:
             score.
     """
 
-    passages: int
-    weight: float | None = None
-
-    def __post_init__(self) -> None:
-        at_least(1, passages=self.passages)
-        at_least(0, weight=self.weight)
+    passages: Count
+    weight: NonNegativeFloat | None = None

@@ -48,7 +48,7 @@ from grls.retrieve.base import (
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building
 from grls.retrieve.hops.finders import found_after, hits_and_done
-from grls.retrieve.queries import check_counts, queries_of
+from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import BM25, Opening, open_member
 from grls.retrieve.rescored.options import PASSAGES, Rereading
 from grls.retrieve.spec import (
@@ -90,7 +90,6 @@ class RescoredRetriever:
         batch_size: int = 32,
         truncate_queries: bool = False,
     ):
-        check_counts(batch_size=batch_size)
         self.retriever = retriever
         self.encoder = encoder
         self.rereading = rereading

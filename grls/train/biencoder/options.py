@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import ConfigError, Option, at_least, bounded
+from grls.errors import ConfigError, Option
+from grls.io.arguments import (
+    Count,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveShare,
+    Share,
+    options,
+)
 from grls.io.recipes import rare
 from grls.models.option_names import Similarity
 
@@ -13,7 +20,7 @@ _CANDIDATES = 50
 """Smallest number of passages of a ranking from which the hard negatives of an epoch are drawn."""
 
 
-@dataclass(frozen=True)
+@options("fit")
 class PairOptions:
     """Options of the pairs that are made from a query.
 
@@ -34,12 +41,9 @@ class PairOptions:
     multistep: bool | None = None
     done: bool = True
     shuffle: bool = rare(False)
-    evidence_words: int = rare(0)
-    hard_negatives: int = 0
+    evidence_words: NonNegativeInt = rare(0)
+    hard_negatives: NonNegativeInt = 0
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        at_least(0, "fit.", hard_negatives=self.hard_negatives, evidence_words=self.evidence_words)
 
     @property
     def ranked(self) -> int:
@@ -47,7 +51,7 @@ class PairOptions:
         return max(_CANDIDATES, 2 * self.hard_negatives) if self.hard_negatives else 0
 
 
-@dataclass(frozen=True)
+@options("fit")
 class BiEncoderOptions(PairOptions):
     """Options of the pairs (:class:`PairOptions`) and of the training.
 
@@ -93,49 +97,40 @@ class BiEncoderOptions(PairOptions):
             ``lightning.pytorch.loggers.WandbLogger`` or ``MLFlowLogger`` there; null: none.
     """
 
-    epochs: int = 1
-    max_steps: int | None = None
-    batch_size: int = 32
-    mini_batch_size: int | None = rare(None)
+    epochs: Count = 1
+    max_steps: Count | None = None
+    batch_size: Count = 32
+    mini_batch_size: Count | None = rare(None)
     in_batch_negatives: bool = rare(True)
-    matryoshka: tuple[int, ...] | None = rare(None)
-    teacher_share: float = rare(0.5)
-    accumulate: int = rare(1)
-    learning_rate: float = 2e-5
+    matryoshka: tuple[Count, ...] | None = rare(None)
+    teacher_share: PositiveShare = rare(0.5)
+    accumulate: Count = rare(1)
+    learning_rate: PositiveFloat = 2e-5
     schedule: Literal["linear", "constant"] = rare("linear")
-    warmup: float = rare(0.1)
+    warmup: Share = rare(0.1)
     optimizer: Literal["adamw", "adafactor"] = rare("adamw")
-    clip: float = rare(1.0)
+    clip: PositiveFloat = rare(1.0)
     similarity: Similarity | None = None
-    scale: float | None = rare(None)
-    length_pool: int = rare(1)
+    scale: PositiveFloat | None = rare(None)
+    length_pool: Count = rare(1)
     gradient_checkpointing: bool = False
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     strategy: Literal["ddp", "fsdp", "fsdp_cpu_offload"] = rare("ddp")
-    lora_rank: int = 0
+    lora_rank: NonNegativeInt = 0
     device: Literal["auto", "cpu"] = "auto"
-    dev_size: int = rare(500)
-    dev_passages: int | None = rare(None)
+    dev_size: Count = rare(500)
+    dev_passages: Count | None = rare(None)
     by_hop: bool = rare(False)
-    k: int = rare(5)
-    log_every: int = rare(10)
+    k: Count = rare(5)
+    log_every: Count = rare(10)
     logger: str | None = rare(None)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        counts = ("epochs", "batch_size", "accumulate", "length_pool", "dev_size", "k", "log_every")
-        at_least(1, "fit.", **{name: getattr(self, name) for name in counts})
-        at_least(1, "fit.", dev_passages=self.dev_passages, max_steps=self.max_steps)
-        at_least(1, "fit.", mini_batch_size=self.mini_batch_size, matryoshka=min(self.matryoshka or (1,)))
         if self.mini_batch_size and self.strategy != "ddp":
             raise ConfigError(
                 f"mini_batch_size: processes that share weights embed together: leave it out, "
                 f"or set {Option('fit.strategy', 'ddp')}."
             )
-        bounded("(0, inf)", "fit.", learning_rate=self.learning_rate, scale=self.scale)
-        bounded("[0, 1)", "fit.", warmup=self.warmup)
-        bounded("(0, 1]", "fit.", teacher_share=self.teacher_share)
-        at_least(0, lora_rank=self.lora_rank)
         if self.strategy != "ddp" and self.optimizer != "adamw":
             raise ConfigError(f"strategy {self.strategy}: set optimizer to adamw, got {self.optimizer}.")
 

@@ -21,7 +21,7 @@ from grls.data.corpus import Corpus
 from grls.data.spelling import encoded_texts
 from grls.data.types import Passage, Query
 from grls.data.words import plain_words
-from grls.errors import ConfigError, DataError, at_least
+from grls.errors import ConfigError, DataError
 from grls.io.files import read_json
 from grls.io.progress import Progress
 from grls.io.work import Record
@@ -29,7 +29,6 @@ from grls.models.load.base_models import find_writer
 from grls.models.load.language import load_language_model, model_fingerprint
 from grls.models.option_names import Numbers
 from grls.retrieve.base import Retriever
-from grls.retrieve.queries import check_counts
 from grls.train.doc2query.options import Drawing as Drawing
 from grls.train.doc2query.options import PassagesRead
 
@@ -87,7 +86,6 @@ class QueryPrompt:
     """
 
     def __init__(self, tokenizer: Any, causal: bool, form: QueryForm):
-        at_least(1, max_passage_tokens=form.passage_tokens, max_query_tokens=form.query_tokens)
         self.tokenizer = tokenizer
         self.form = form
         self._before, after = wrapping(tokenizer)
@@ -226,7 +224,6 @@ def sift(
     back if its passage, or a copy with the same title and text, is among its k best.
     Without a retriever every query leads back.
     """
-    check_counts(k=k)
     dropped: Counter[str] = Counter()
     usable: list[dict[str, Any]] = []
     seen: set[tuple[str, str]] = set()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import at_least, bounded
+from grls.io.arguments import Count, PositiveFloat, PositiveShare, options
 from grls.io.recipes import rare
 
 PassagesRead = Literal["one", "all", "some"]
 
 
-@dataclass(frozen=True)
+@options("draw")
 class Drawing:
     """How queries are drawn.
 
@@ -23,15 +22,10 @@ class Drawing:
         seed: Seed of all draws.
     """
 
-    queries: int = 5
-    temperature: float = rare(1.0)
-    top_p: float = rare(0.95)
+    queries: Count = 5
+    temperature: PositiveFloat = rare(1.0)
+    top_p: PositiveShare = rare(0.95)
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        at_least(1, "draw.", queries=self.queries)
-        bounded("(0, inf)", "draw.", temperature=self.temperature)
-        bounded("(0, 1]", "draw.", top_p=self.top_p)
 
 
 USUAL_DRAWING = Drawing()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
-from grls.errors import at_least, bounded
+from grls.io.arguments import Count, NonNegativeInt, PositiveFloat, options
 from grls.io.recipes import rare
 
 
-@dataclass(frozen=True)
+@options("fit")
 class RerankerOptions:
     """Options of training a reranker. The defaults are for fewer examples than the paper has.
 
@@ -28,22 +27,17 @@ class RerankerOptions:
             trained.
     """
 
-    epochs: int = 3
-    batch_size: int = 4
-    learning_rate: float = 2e-5
+    epochs: Count = 3
+    batch_size: Count = 4
+    learning_rate: PositiveFloat = 2e-5
     seed: int = 0
     strategy: Literal["ddp", "fsdp", "fsdp_cpu_offload"] = rare("ddp")
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     gradient_checkpointing: bool = rare(False)
-    lora_rank: int = 0
-
-    def __post_init__(self) -> None:
-        at_least(1, "fit.", epochs=self.epochs, batch_size=self.batch_size)
-        bounded("(0, inf)", "fit.", learning_rate=self.learning_rate)
-        at_least(0, lora_rank=self.lora_rank)
+    lora_rank: NonNegativeInt = 0
 
 
-@dataclass(frozen=True)
+@options("hops")
 class RerankHopOptions:
     """Options of the examples that are made of the hops of a data set.
 
@@ -63,13 +57,9 @@ class RerankHopOptions:
     dev_split: str = "dev"
     multistep: bool | None = rare(None)
     shuffle: bool = rare(False)
-    evidence_words: int = rare(48)
+    evidence_words: NonNegativeInt = rare(48)
     negatives: str = "bm25"
-    hard_negatives: int = 7
-
-    def __post_init__(self) -> None:
-        at_least(1, "hops.", hard_negatives=self.hard_negatives)
-        at_least(0, "hops.", evidence_words=self.evidence_words)
+    hard_negatives: Count = 7
 
 
 USUAL_RERANK_HOPS = RerankHopOptions()

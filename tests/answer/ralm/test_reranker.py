@@ -230,7 +230,7 @@ def test_lines_that_exclude_nothing_are_told(folder: Path, caplog: Caplog, capsy
     (["--retriever", "bm25", "--rerank.judge", "x"], "--rerank.by zero-shot"),
     (["--retriever", "bm25", "--rerank.candidates", "0"], "--rerank.candidates must be at least 1"),
     (["--exclude", "x"], "nothing to exclude"),
-    (["--limit", "1"], "at least 2"),
+    (["--limit", "1"], "at least two tokens"),
     (["--text", "nowhere.txt"], "no such text"),
     (["--retriever=bm25", "--rerank.by=oracle", "--rerank.candidates=1", "--reader.documents=2"],
      "raise --rerank.candidates"),

@@ -183,8 +183,6 @@ def test_bad_queries_are_refused_or_cut(
     assert retriever.retrieve(long, 3) == retriever.retrieve([Query("y", "otter " * 62)], 3)
     assert "has 72 tokens, the limit is 64: its end is cut." in caplog.text
     raises(DataError, r"query 0 \('x'\): its text is empty", retriever.retrieve, [Query("x", " ")], 3)
-    with pytest.raises(ConfigError, match="batch_size must be at least 1"):
-        DenseRetriever.assemble(biencoder, corpus, batch_size=0)
 
 
 @pytest.mark.parametrize("hops", [HopOptions("ranked", max=2), HopOptions("fixed", max=3, chains=3)])

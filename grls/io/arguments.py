@@ -1,18 +1,17 @@
-"""The door of a public call: its arguments are checked by their annotations, before it does anything.
+"""The door: arguments of public calls and fields of options are checked by their types.
 
 Scalars of NumPy and pandas become those of Python, arrays and series become lists, paths may be texts or any
 ``os.PathLike``. Everything else that is not what the annotation says is refused with the names of the call
-and of the argument. ``Any`` takes everything, to be read elsewhere. ``Annotated[kind, read]`` replaces the
-check by a function that returns the value to be used.
+and of the argument. ``Any`` takes everything, to be read elsewhere. ``Annotated[float, "(0, 1]"]`` bounds a
+number; ``Annotated[kind, read]`` replaces the check by a function that returns the value to be used.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import cache, partial, wraps
 from inspect import Parameter, iscoroutinefunction, signature
@@ -26,12 +25,12 @@ from typing import (
     TypeVar,
     Union,
     cast,
+    dataclass_transform,
     get_args,
     get_origin,
     get_type_hints,
 )
 
-from grls.data.inputs.tables import is_whole_text, list_from, short_repr
 from grls.errors import ConfigError, Option
 
 Filled = TypeVar("Filled")
@@ -83,15 +82,37 @@ class UnfitError(Exception):
         return UnfitError(self.expected, self.value, part + self.part, self.remedy)
 
 
-def _at_least_1(value: Any) -> int:
-    number: int = fitted(value, int)
-    if number < 1:
-        raise UnfitError("at least 1", number)
-    return number
+Count = Annotated[int, "[1, inf)"]
+NonNegativeInt = Annotated[int, "[0, inf)"]
+PositiveFloat = Annotated[float, "(0, inf)"]
+NegativeFloat = Annotated[float, "(-inf, 0)"]
+NonNegativeFloat = Annotated[float, "[0, inf)"]
+Share = Annotated[float, "[0, 1]"]
+PositiveShare = Annotated[float, "(0, 1]"]
 
 
-Count = Annotated[int, _at_least_1]
-"""A whole number of at least 1."""
+@dataclass_transform(frozen_default=True)
+def options(section: str = "", kw_only: bool = False) -> Callable[[type[Filled]], type[Filled]]:
+    """A frozen dataclass of options that checks its fields by their types; errors name ``section.field``."""
+    prefix = f"{section}." if section else ""
+
+    def made(cls: Any) -> Any:
+        kinds = cache(partial(get_type_hints, cls, include_extras=True))
+        check = getattr(cls, "__post_init__", None)
+
+        def checked_fields(self: Any) -> None:
+            for name, kind in kinds().items():
+                try:
+                    object.__setattr__(self, name, fitted(getattr(self, name), kind))
+                except UnfitError as error:
+                    raise ConfigError(error.said_of(f"{Option(prefix + name)}")) from None
+            if check is not None:
+                check(self)
+
+        cls.__post_init__ = checked_fields
+        return dataclass(frozen=True, kw_only=kw_only)(cls)
+
+    return made
 
 
 def checked(call: Call, options: Sequence[type] = ()) -> Call:
@@ -201,35 +222,13 @@ def options_of(cls: type[Filled], values: Mapping[str, Any], call: str) -> Fille
     return cls(**{name: fitted_argument(call, name, kinds[name], value) for name, value in values.items()})
 
 
-def fit_fields(options: Any, section: str = "", names: Collection[str] = ()) -> None:
-    """Check fields of a frozen dataclass by their types, and set them to what fits; no ``names``: all.
-
-    ``section`` is the section of the options with its dot, as in ``hops.``.
-    """
-    cls: Any = type(options)
-    for name in names or cls.__dataclass_fields__:
-        try:
-            value = fitted(getattr(options, name), _kind_of(cls, name))
-        except UnfitError as error:
-            text = error.said_of(f"{Option(section + name)}")
-            raise ConfigError(f"{cls.__name__}: {text}") from None
-        object.__setattr__(options, name, value)
-
-
-@cache
-def _kind_of(cls: type, name: str) -> Any:
-    """The type of a field; those of other fields may be known to type checkers alone."""
-    kind = cls.__annotations__[name]
-    return eval(kind, vars(sys.modules[cls.__module__])) if isinstance(kind, str) else kind
-
-
 def fitted(value: Any, kind: Any) -> Any:
     """A value as the type of an annotation has it."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind is Any or isinstance(kind, TypeVar):
         return value
     if origin is Annotated:
-        return inner[1](value)
+        return inner[1](value) if callable(inner[1]) else _bounded(fitted(value, inner[0]), inner[1])
     if origin in (Union, UnionType):
         return _of_any(value, inner)
     if origin is Literal:
@@ -306,6 +305,19 @@ def _scalar(value: Any, kind: Any) -> Any:
     if longest > _LONGEST_NAME or len(text.encode()) > _LONGEST_PATH:
         raise UnfitError(f"a path whose names have at most {_LONGEST_NAME} bytes each", value)
     return text if isinstance(value, str) else value
+
+
+def _bounded(number: float, interval: str) -> float:
+    low, high = map(float, interval[1:-1].split(","))
+    above = number > low or (interval[0] == "[" and number == low)
+    if above and (number < high or (interval[-1] == "]" and number == high)):
+        return number
+    least = f"{'at least' if interval[0] == '[' else 'above'} {low:,.12g}" if low > -math.inf else ""
+    most = f"{'at most' if interval[-1] == ']' else 'below'} {high:,.12g}" if high < math.inf else ""
+    words = " and ".join(filter(None, (least, most)))
+    if least and most and interval[0] + interval[-1] == "[]":
+        words = f"between {low:,.12g} and {high:,.12g}"
+    raise UnfitError(words, number)
 
 
 def _of_any(value: Any, kinds: Sequence[Any]) -> Any:
@@ -387,3 +399,46 @@ def _many(kind: Any) -> str:
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def list_from(value: Any) -> list[Any] | None:
+    """The values of a list, an array, or a column of a table; None if the value is something else.
+
+    A data frame (which yields the names of its columns) and an open file (lines) are something else.
+    """
+    if is_table(value) or hasattr(value, "readline"):
+        return None
+    for method in ("to_pylist", "to_list", "tolist"):
+        if hasattr(value, method):
+            values = getattr(value, method)()
+            return values if isinstance(values, list) else None
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping | Set):
+        return list(value)
+    return None
+
+
+def is_table(value: Any) -> bool:
+    """Whether a value has columns. Its class is asked: a lazy frame of polars would run its query."""
+    return hasattr(type(value), "columns") or hasattr(type(value), "column_names")
+
+
+_SHOWN = 60  # characters of a value in an error text
+
+
+def short_repr(value: Any) -> str:
+    """Cut if it is long."""
+    try:
+        text = ascii(value) if isinstance(value, str) and not is_whole_text(value) else repr(value)
+    except Exception:  # whatever the class of the value does
+        text = object.__repr__(value)
+    text = " ".join(text.split()) if "\n" in text else text  # a data frame
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def is_whole_text(text: str) -> bool:
+    """Whether a text is whole characters: half of a surrogate pair is in no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

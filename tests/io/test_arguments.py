@@ -1,5 +1,6 @@
 """The door of public calls: what it takes as what, and what its errors say."""
 
+import math
 import pathlib
 import subprocess
 import sys
@@ -16,8 +17,19 @@ import pytest
 from failing import raises
 
 import grls
-from grls.data.inputs.arguments import Count, checked, checked_options, fit_fields, fitted, options_of
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option, in_shell, worded
+from grls.io.arguments import (
+    Count,
+    NegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    Share,
+    checked,
+    checked_options,
+    fitted,
+    options,
+    options_of,
+)
 
 
 @dataclass(frozen=True)
@@ -159,18 +171,47 @@ def test_the_names_of_a_dict_keep_their_order() -> None:
     assert fitted({"a"}, Collection[str]) == {"a"}
 
 
-@dataclass(frozen=True)
+@options("hops")
 class Options:
-    depth: int = 1
-    shares: tuple[float, ...] = ()
+    """Options."""
+
+    depth: Count = 1
+    shares: tuple[Share, ...] = ()
+    temperature: PositiveFloat | None = None
+    after: NegativeFloat = -1.0
 
     def __post_init__(self) -> None:
-        fit_fields(self, "search.")
+        if self.depth == 7:
+            raise ConfigError(f"{Option('hops.depth')}: not 7.")
 
 
-def test_the_fields_of_a_dataclass_are_checked() -> None:
-    assert Options(np.int64(2), [1.5]) == Options(2, (1.5,))  # type: ignore[arg-type]
-    raises(ConfigError, "Options: depth must be a whole number, got ''.", Options, "")
+@options("hops")
+class MoreOptions(Options):
+    """More options."""
+
+    width: NonNegativeInt = 0
+
+
+def test_the_fields_of_options_are_checked() -> None:
+    assert Options(np.int64(2), [0.5]) == Options(2, (0.5,))  # type: ignore[arg-type]
+    assert MoreOptions(shares=(0, 1), temperature=None).shares == (0, 1)
+
+
+@pytest.mark.parametrize(("values", "complaint"), [
+    ({"depth": ""}, "depth must be a whole number, got ''."),
+    ({"depth": 0}, "depth must be at least 1, got 0."),
+    ({"depth": 7}, "depth: not 7."),
+    ({"shares": (0.5, 1.5)}, "shares[1] must be between 0 and 1, got 1.5."),
+    ({"temperature": 0}, "temperature must be above 0, got 0."),
+    ({"temperature": math.inf}, "temperature must be a finite number, got inf."),
+    ({"after": 0.0}, "after must be below 0, got 0.0."),
+    ({"width": -1}, "width must be at least 0, got -1."),
+])  # fmt: skip
+def test_the_bounds_of_options_stand_in_their_types(values: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        MoreOptions(**values)
+    assert str(caught.value) == complaint
+    assert worded(caught.value.text, in_shell) == f"--hops.{complaint}"
 
 
 def test_values_that_fit_stay_as_they_are() -> None:
