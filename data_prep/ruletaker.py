@@ -23,7 +23,7 @@ from data_prep import common
 from data_prep.theory import USUAL_THEORY, TheoryOptions, draw_theory
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError
-from grls.evaluation.ruletaker import Fact, Problem, Rule, Statement, render, render_query
+from grls.evaluation.ruletaker import VARIABLES, Fact, Problem, Rule, Statement
 from grls.io.arguments import NonNegativeInt
 
 Goal = tuple[tuple[str, ...], str]
@@ -196,3 +196,43 @@ def _known(train: Iterable[Question], test: list[Question]) -> str:
     known = sum(question.goal in goals for question in test)
     share = f"{known / len(test):.1%}" if test else "-"
     return f"{share} of the test queries have premises and goal that training asks about another subject"
+
+
+def render(statement: Statement) -> str:
+    """The text of a statement."""
+    if isinstance(statement, Fact):
+        return f"{statement.subject} {_says(statement.predicate)} ."
+    premises, conclusion = statement.of(statement.variable)
+    clauses = [f"{premises[0].subject} {_says(premises[0].predicate)}"]
+    # Shortened if possible; a variable's word precedes its pronoun.
+    for before, fact in itertools.pairwise(premises):
+        same = fact.subject == before.subject
+        if same and " " not in fact.predicate + before.predicate:
+            clauses.append(fact.predicate)
+        elif not same and fact.subject == statement.variable:
+            clauses.append(f"{statement.variable} {_says(fact.predicate)}")
+        else:
+            clauses.append(_clause(fact))
+    return f"if {' and '.join(clauses)} then {_clause(conclusion)} ."
+
+
+def render_query(problem: Problem) -> str:
+    """The text of a query."""
+    facts = " ".join(render(fact) for fact in problem.start)
+    subject, predicate = problem.goal
+    verb, _, thing = predicate.partition(" ")
+    clause = f"does {subject} {verb.removesuffix('s')} {thing}" if thing else f"is {subject} {predicate}"
+    return f"{facts} why {clause} ?"
+
+
+def _says(predicate: str) -> str:
+    return predicate if " " in predicate else f"is {predicate}"
+
+
+def _clause(fact: Fact) -> str:
+    """A later clause of a rule, with the pronoun for the variable."""
+    pronoun = VARIABLES.get(fact.subject, fact.subject)
+    if pronoun != "they":
+        return f"{pronoun} {_says(fact.predicate)}"
+    verb, _, thing = fact.predicate.partition(" ")
+    return f"they {verb.removesuffix('s')} {thing}" if thing else f"they are {fact.predicate}"

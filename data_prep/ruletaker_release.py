@@ -26,9 +26,10 @@ from typing import Any
 
 from data_prep import common
 from data_prep.raw import find_raw, read_json_lines
+from data_prep.ruletaker import render
 from grls.data.types import Query
 from grls.errors import DataError
-from grls.evaluation.ruletaker import VARIABLES, Fact, Rule, Statement, parse_statement, render
+from grls.evaluation.ruletaker import VARIABLES, Fact, Rule, Statement, parse_statement
 from grls.io.arguments import Count
 
 FILES = {split: f"meta-{split}.jsonl" for split in common.SPLITS}

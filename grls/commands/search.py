@@ -70,7 +70,6 @@ def search_command(
     from grls.api.searcher import Searcher
     from grls.retrieve.hops.retriever import hop_by_hop
     from grls.retrieve.hub_names import is_on_the_hub
-    from grls.retrieve.options import stored_options
     from grls.retrieve.registry import names_bm25
 
     texts = [line.strip() for line in sys.stdin] if query == INPUT else [query]
@@ -83,10 +82,7 @@ def search_command(
         raise ConfigError(f"--data names the corpus of bm25; {retriever} has its own: leave it out.")
     else:
         searcher = load(retriever, device=device, precision=precision)
-    options = {} if searcher.folder is None else stored_options(searcher.folder)
-    stored = HopOptions(**options.get("hops", {}))
-    # The options of a folder on the hub are known only now; they are the defaults.
-    if hops != stored and not (hops == USUAL_HOPS and is_on_the_hub(retriever)):
+    if hops != USUAL_HOPS or not is_on_the_hub(retriever):  # that folder's options are known only now
         searcher = Searcher(hop_by_hop(searcher.retriever, hops))
     form = _Form(json, metadata)
     for number, question in enumerate(questions):

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 VARIABLES = {"someone": "they", "something": "it"}
@@ -82,22 +81,6 @@ class Problem(NamedTuple):
     goal: Fact
 
 
-def render(statement: Statement) -> str:
-    if isinstance(statement, Fact):
-        return f"{statement.subject} {_says(statement.predicate)} ."
-    premises, conclusion = statement.of(statement.variable)
-    clauses = [f"{premises[0].subject} {_says(premises[0].predicate)}"]
-    for before, fact in pairwise(premises):  # shortened if possible; a variable's word precedes its pronoun
-        same = fact.subject == before.subject
-        if same and not _is_verb(fact) and not _is_verb(before):
-            clauses.append(fact.predicate)
-        elif not same and fact.subject == statement.variable:
-            clauses.append(f"{statement.variable} {_says(fact.predicate)}")
-        else:
-            clauses.append(_clause(fact))
-    return f"if {' and '.join(clauses)} then {_clause(conclusion)} ."
-
-
 def parse_statement(text: str) -> Statement | None:
     """The statement of a text, or None if the text is not in the language."""
     plain = _END.sub("", " ".join(text.lower().split()))
@@ -111,14 +94,6 @@ def last_word(statement: Statement) -> str:
     """The attribute or the object at the end of a statement; for a rule, of its conclusion."""
     predicate = statement.predicate if isinstance(statement, Fact) else statement.conclusion
     return predicate.rpartition(" ")[2]
-
-
-def render_query(problem: Problem) -> str:
-    facts = " ".join(render(fact) for fact in problem.start)
-    subject, predicate = problem.goal
-    verb, _, thing = predicate.partition(" ")
-    clause = f"does {subject} {verb.removesuffix('s')} {thing}" if thing else f"is {subject} {predicate}"
-    return f"{facts} why {clause} ?"
 
 
 def states_problem(metadata: Mapping[str, object]) -> bool:
@@ -147,19 +122,6 @@ def problem_of(metadata: Mapping[str, object], texts: Mapping[str, str]) -> Prob
 
 def _is_verb(fact: Fact) -> bool:
     return " " in fact.predicate
-
-
-def _says(predicate: str) -> str:
-    return predicate if " " in predicate else f"is {predicate}"
-
-
-def _clause(fact: Fact) -> str:
-    """A later clause of a rule, with the pronoun for the variable."""
-    pronoun = VARIABLES.get(fact.subject, fact.subject)
-    if pronoun != "they":
-        return f"{pronoun} {_says(fact.predicate)}"
-    verb, _, thing = fact.predicate.partition(" ")
-    return f"they {verb.removesuffix('s')} {thing}" if thing else f"they are {fact.predicate}"
 
 
 def _parse_rule(clauses: Sequence[str], last: str) -> Rule | None:

@@ -1,4 +1,4 @@
-"""The blocks of a page: plain values, and a table that also prints itself as text, Markdown, LaTeX and HTML.
+"""The blocks of a page: plain values, and a table that also prints itself as text, Markdown and LaTeX.
 
 Numbers are formatted here. The best value of a column is marked as it is printed, so equal figures get
 equal marks.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Literal, NamedTuple
 
 import pandas as pd
@@ -92,17 +91,6 @@ class Table(NamedTuple):
     def csv(self) -> str:
         rows = [[cell.text for cell in row] for row in self.rows]
         return str(pd.DataFrame(rows, columns=self.heads).to_csv(index=False))
-
-    def html(self) -> str:
-        head = "".join(f"<th>{escape(text)}</th>" for text in self.heads)
-        rows = []
-        for row in self.rows:
-            texts = [f"<b>{escape(c.text)}</b>" if c.strong else escape(c.text) for c in row]
-            tags = ["th" if n < self.stubs else "td" for n in range(len(texts))]
-            cells = [f"<{tag}>{text}</{tag}>" for tag, text in zip(tags, texts, strict=True)]
-            rows.append(f"<tr>{''.join(cells)}</tr>")
-        caption = f"<caption>{escape(self.caption)}</caption>"
-        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 _NUMBER = re.compile(r"[(<>+−-]* ?\d[\d.,]*( ?(±|to) ?[+−-]?[\d.,]+| ?[a-z]{1,3}( \d+)?)*[†)%]*")

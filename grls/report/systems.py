@@ -51,7 +51,7 @@ class SystemRun(NamedTuple):
 
 
 class SystemScores(NamedTuple):
-    """The means of a system, shares of 1; text, Markdown, LaTeX and HTML show them in points (percent).
+    """The means of a system, shares of 1; text, Markdown and LaTeX show them in points (percent).
 
     Attributes:
         name: The name of the system.
@@ -122,7 +122,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 @dataclass(frozen=True, repr=False)
 class ExperimentTable:
-    """The table of an experiment; it prints itself, also in notebooks.
+    """The table of an experiment; it prints itself.
 
     Attributes:
         measures: The names of the measures.
@@ -148,9 +148,6 @@ class ExperimentTable:
 
     def __repr__(self) -> str:
         return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
 
     def table(self, compact: bool = False) -> Table:
         """The table as text, means and differences in points.

@@ -188,7 +188,7 @@ def test_what_cannot_work_is_refused(
     dynamic, fixed, best = "--hops.steps=dynamic", "--hops.steps=fixed", "--hops.choose=expected-f1"
     for line, said in (
         ((*retrieval, dense, "--hops.pool=true"), "pool ranks"),
-        ((*retrieval, "bm25", "--search.compile=true"), "bm25 has no such"),
+        ((*retrieval, "bm25", "--search.compile=true"), "bm25 takes neither"),
         ((*retrieval, dense, "--search.compile=true"), "no step to compile"),
         ((*retrieval, dense, "--analyzer.stem=true"), "--analyzer is for bm25"),
         ((*retrieval, dense, best), "choose --hops.steps dynamic"),

@@ -6,14 +6,14 @@ import pytest
 import yaml
 from prep_helpers import contents, load
 
-from data_prep.ruletaker import identifier, prepare, proofs_by_goal
+from data_prep.ruletaker import identifier, prepare, proofs_by_goal, render, render_query
 from data_prep.theory import TheoryOptions
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_queries, read_split
 from grls.data.types import Chain, Hit
 from grls.evaluation.evaluate import Judged, score_run
 from grls.evaluation.graph import graph_errors
-from grls.evaluation.ruletaker import Fact, Rule, parse_statement, problem_of, render, render_query
+from grls.evaluation.ruletaker import Fact, Rule, parse_statement, problem_of
 from grls.runs.run import Run
 
 ROOT = Path(__file__).parents[2]

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from data_prep.ruletaker import render, render_query
 from grls.evaluation.graph import GraphErrors, graph_errors
 from grls.evaluation.ruletaker import (
     Fact,
@@ -12,8 +13,6 @@ from grls.evaluation.ruletaker import (
     Rule,
     parse_statement,
     problem_of,
-    render,
-    render_query,
 )
 
 KIND, WARM = "anna is kind .", "anna is warm ."
