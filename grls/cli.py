@@ -371,6 +371,7 @@ class Command:
         for action in parser._actions:
             if not action.option_strings:
                 action.help = helps.get(action.dest, "")
+            action.help = action.help or _SAID.get(action.dest)
             cast(Any, action).rare = action.dest in rare and not all_options  # the formatter leaves it out
 
     def saving(self) -> str:
@@ -394,6 +395,12 @@ _RARE = {
     "tokenizer", "verify",
 }  # fmt: skip
 """Options of commands that are rarely set; see :func:`grls.io.recipes.rare`."""
+_SAID = {
+    "device": "Where models run: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.",
+    "precision": "Precision of models: float32, bfloat16, or int8 on CPUs (generators only); auto: bfloat16 "
+    "where the processor has it.",
+}
+"""The help of options that mean the same in all commands."""
 _CONFIG = "YAML with options: a file or the name of a recipe. Later options override it."
 _VERIFY = (
     "Check the files of an index against their checksums when it is opened. true: all files; null: a sample "

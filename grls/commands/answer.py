@@ -33,7 +33,6 @@ class QuestionOptions:
         output: Path of the results without ending.
         split: Split of the queries.
         limit: Number of first queries to answer; null: all.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         name: Name of the run in reports.
     """
 

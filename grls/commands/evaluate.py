@@ -43,7 +43,6 @@ def evaluate(
         limit: Number of first queries that were answered; null: as the manifests of the answers say, else
             all. Queries without an answer score 0. Not for runs, whose manifests say it.
         output: File for the report as JSON; null: only print it.
-        device: Where entailment is judged: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
     from grls.evaluation.answers import ENDING
     from grls.evaluation.evaluate import format_report, judged_runs, score_run

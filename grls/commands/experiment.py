@@ -87,7 +87,6 @@ def experiment_command(
         page: Also write OUTPUT.html, one file that needs nothing else, with curves, lengths of chains and
             similarity.
         seed: Seed of perturbed queries, and of bootstrap and permutations on the page.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
     named = _named(systems)
     from grls.data.perturbed import PERTURBATIONS

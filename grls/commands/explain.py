@@ -68,9 +68,6 @@ def explain(
         output: Write OUTPUT.html (with the beam tree) and OUTPUT.json; for `all`, and where ranks are
             printed, OUTPUT.json alone.
         limit: For `all`: number of first queries to explain; null: all.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        precision: Precision of the model: float32, bfloat16, or int8 on CPUs (generators only); auto:
-            bfloat16 where the processor has it.
     """
     from grls.api.explaining import explain_query, find_query
     from grls.commands.opening import bm25_over

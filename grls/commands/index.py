@@ -62,7 +62,6 @@ def make_index(
         index: How passages are indexed (generative).
         limits: The longest texts, in tokens.
         batch_size: Passages encoded together (not generative).
-        device: Where passages are encoded: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         similarity: How vectors are compared (dense, st5); the folder keeps it. null: as the model says, else
             by the cosine, the default of sentence-transformers.
         ray: Address of a Ray cluster whose workers share the work (generative: sorting, dense: encoding):
@@ -227,7 +226,6 @@ def make_rescored(
             replaces the score.
         search: Options of search of the first retriever; those that differ from defaults are kept in the
             folder.
-        device: Where the cross-encoder is opened: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
     _write(output, rescored_spec(retriever, model, Rereading(passages, weight)), search, device)
 
@@ -273,7 +271,6 @@ def update(
             ones. Searches are then as fast as over a new index. This is always done within a composite, and
             where an added passage has the id of a removed one.
         output: Folder of the changed retriever; null: the folder is replaced.
-        device: Where added passages are encoded: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         batch_size: Passages encoded together.
     """
     from grls.retrieve.update import Changes, update_folder

@@ -55,7 +55,6 @@ def propositions(
         longest: Characters of a proposition; longer ones are left out.
         batch_size: Passages read together.
         limit: Number of first passages to write propositions for; null: all.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
     from grls.answer.riches.propositions import open_propositions, proposition_lines
 
@@ -120,7 +119,6 @@ def pseudo_queries(
         k: A query is kept if its passage is among its k best passages.
         search: Options of search of a retriever folder; ``batch_size`` is also that of the query generator.
         limit: Number of passages to write queries for, drawn by the seed; null: all.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Precision of the query generator: bfloat16 only where the processor has it.
         analyzer: How bm25 splits texts into words: language, stemming and function words.
     """

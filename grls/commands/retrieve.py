@@ -52,9 +52,6 @@ class RetrieveOptions:
             and `where`. A passage must pass all filters.
         bm25: How `bm25` scores passages.
         analyzer: How `bm25` splits texts into words.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        precision: Precision of the model: float32, bfloat16, or int8 on CPUs (generators only); auto:
-            bfloat16 where the processor has it.
     """
 
     retriever: str

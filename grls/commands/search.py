@@ -63,8 +63,6 @@ def search_command(
         json: Print one JSON object for each question (with ``stream``, for each hop), with whole texts.
         metadata: Print the metadata of passages as well.
         data: Data set folder, for `bm25`.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        precision: Precision of the models.
     """
     from grls.api.opening import BM25, load
     from grls.api.searcher import Searcher

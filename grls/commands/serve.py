@@ -53,9 +53,6 @@ def serve(
             extra mcp). stdio: over standard input and output, without an HTTP server; http: also at /mcp.
         url_field: Field of the metadata with the address of a passage (http:// or https://), which agents
             cite.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        precision: Precision of the models: float32, bfloat16, or int8 on CPUs (generators only); auto:
-            bfloat16 where the processor has it.
         examples: File with queries to try, one a line, which the page at / offers; null: queries of the data
             set that grls fit left beside the retriever.
         ray: Address of a Ray cluster on which Ray Serve runs the replicas of the server: HOST:PORT, auto, or

@@ -38,8 +38,6 @@ def tune(
         search: Options of search; those that differ from their defaults are written into the folder.
         hops: How retrieval goes hop by hop; written into the folder, too. A single step leaves hops that the
             folder stores as they are, untuned.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        precision: Precision of the generator.
     """
     from grls.commands.opening import refuse_other_corpus, tell_unlike_training
     from grls.retrieve.base import untuned_fingerprint

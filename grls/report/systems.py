@@ -205,12 +205,12 @@ class ExperimentTable:
             systems[row.name] |= {"source": row.source} if row.source else {}
         return {"baseline": self.baseline, "k": self.k, "queries": self.queries, "systems": systems}
 
-    def records(self) -> dict[str, dict[str, float | None]]:
-        """System -> column -> value.
+    def to_frame(self) -> pd.DataFrame:
+        """The values as a data frame of pandas, one row a system.
 
         Columns: each measure; with a baseline also ``<measure> difference`` and ``<measure> p``; ``seconds``.
         """
-        records = {}
+        records: dict[str, dict[str, float | None]] = {}
         for row in self.rows:
             values: dict[str, float | None] = {}
             for name in self.measures:
@@ -220,15 +220,10 @@ class ExperimentTable:
                     values[f"{name} difference"] = None if compared is None else compared.difference
                     values[f"{name} p"] = row.p.get(name)
             records[row.name] = {**values, "seconds": row.seconds}
-        return records
-
-    def to_frame(self) -> pd.DataFrame:
-        """The :meth:`records` as a data frame of pandas, one row a system."""
-        frame = pd.DataFrame.from_dict(self.records(), orient="index", dtype=float)
-        return frame.rename_axis("system")
+        return pd.DataFrame.from_dict(records, orient="index", dtype=float).rename_axis("system")
 
     def csv(self) -> str:
-        """The :meth:`records` as CSV, one row a system; quoted rows end with their source."""
+        """The :meth:`to_frame` as CSV; quoted rows end with their source."""
         more = {name: [getattr(row, name) for row in self.rows] for name in ("tokens", "minutes", "source")}
         return str(self.to_frame().assign(**more).to_csv())
 

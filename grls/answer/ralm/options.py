@@ -131,7 +131,6 @@ class TaskOptions:
         exclude: A file of titles or passage ids, one a line, that must not be found: of the texts themselves.
             A line that is neither is reported.
         limit: Number of first tokens of each text to read; null: all.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
 
     model: str
