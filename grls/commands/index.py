@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -123,26 +123,37 @@ def make_bm25(
     print(f"{output}: bm25, {counted(len(passages), 'passage')}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class FolderOptions:
+    """The folder of a composite.
+
+    Args:
+        output: The retriever folder; an earlier one there is replaced.
+        search: Options of decoding; those that differ from their defaults are kept in the folder.
+    """
+
+    output: str
+    search: SearchOptions = USUAL_SEARCH
+
+
 def make_hybrid(
     retriever: str,
     *,
-    output: str,
     priors: list[str | dict[str, Any]] | None = None,
     weights: list[float] | None = None,
     hybrid: PriorOptions = _PRIORS,
-    search: SearchOptions = USUAL_SEARCH,
+    **folder: Any,
 ) -> None:
     """Make a folder of hybrid decoding: other retrievers look ahead for a generator while it writes.
 
     Args:
         retriever: Folder of a generative retriever.
-        output: The retriever folder; an earlier one there is replaced.
         priors: The retrievers that look ahead: folders, or `bm25`; or all that a prior has, such as
             ``[{"retriever": "runs/dense", "weight": 2, "temperature": 0.1}]``.
         weights: The weights of the priors beside the generator, in their order; null: those of the
             objects, or 1.
         hybrid: Options of all priors.
-        search: Options of decoding; those that differ from their defaults are kept in the folder.
+        folder: See :class:`FolderOptions`.
     """
     if not priors and not hybrid.empty_weight:
         raise ConfigError("no prior is given: name one with --priors, or give --hybrid.empty_weight.")
@@ -162,55 +173,49 @@ def make_hybrid(
                 f"--weights has {counted(len(weights), 'weight')}, and {named}: give one a prior."
             )
         specs = [replace(spec, weight=weight) for spec, weight in zip(specs, weights, strict=True)]
-    _write(output, hybrid_spec(retriever, specs, hybrid), search)
+    _write(FolderOptions(**folder), hybrid_spec(retriever, specs, hybrid))
 
 
-def make_hops(
-    retriever: str, *, output: str, hops: HopOptions = USUAL_HOPS, search: SearchOptions = USUAL_SEARCH
-) -> None:
+def make_hops(retriever: str, *, hops: HopOptions = USUAL_HOPS, **folder: Any) -> None:
     """Make a folder of a retriever that retrieves hop by hop.
 
     Args:
         retriever: Folder of the retriever that finds the passages of each hop.
-        output: The retriever folder; an earlier one there is replaced.
         hops: Options of the hops; ``--hops.steps`` may not be ``single``.
-        search: Options of decoding; those that differ from their defaults are kept in the folder.
+        folder: See :class:`FolderOptions`.
     """
-    _write(output, hops_spec(retriever, hops), search)
+    _write(FolderOptions(**folder), hops_spec(retriever, hops))
 
 
 def make_fusion(
     members: list[str],
     *,
-    output: str,
     fusion: Fusion = _FUSION,
     depth: Count | None = None,
     length: Literal["mean", "min", "max"] | int = "mean",
-    search: SearchOptions = USUAL_SEARCH,
+    **folder: Any,
 ) -> None:
     """Make a folder of several retrievers over one corpus whose rankings, or chains, are fused.
 
     Args:
         members: Their folders, or ``bm25`` over the corpus of the others.
-        output: The retriever folder; an earlier one there is replaced.
         fusion: How rankings are fused.
         depth: Number of hits of each member that give scores (``rrf``, ``sum``); null: 20.
         length: Length of a fused chain: ``mean``, ``min`` or ``max`` of the members' lengths, or the number
             of the member, from 0, whose length it has.
-        search: Options of decoding; those that differ from their defaults are kept in the folder.
+        folder: See :class:`FolderOptions`.
     """
-    _write(output, fusion_spec(members, fusion, depth, length), search)
+    _write(FolderOptions(**folder), fusion_spec(members, fusion, depth, length))
 
 
 def make_rescored(
     retriever: str,
     *,
     model: str,
-    output: str,
     passages: Count = PASSAGES,
     weight: float | None = None,
-    search: SearchOptions = USUAL_SEARCH,
     device: Device = "auto",
+    **folder: Any,
 ) -> None:
     """Make a folder of a retriever whose best passages a cross-encoder rescores.
 
@@ -220,20 +225,19 @@ def make_rescored(
     Args:
         retriever: Folder of the first retriever.
         model: Folder or hub name of a cross-encoder; the folder names it and holds no copy.
-        output: The retriever folder; an earlier one there is replaced.
         passages: Number of best passages that the cross-encoder reads.
         weight: Weight of the cross-encoder's logit beside the score of the first retriever; null: the logit
             replaces the score.
-        search: Options of search of the first retriever; those that differ from defaults are kept in the
-            folder.
+        folder: See :class:`FolderOptions`.
     """
-    _write(output, rescored_spec(retriever, model, Rereading(passages, weight)), search, device)
+    _write(FolderOptions(**folder), rescored_spec(retriever, model, Rereading(passages, weight)), device)
 
 
-def _write(output: str, spec: dict[str, Any], search: SearchOptions, device: str = "cpu") -> None:
+def _write(folder: FolderOptions, spec: dict[str, Any], device: str = "cpu") -> None:
     """Write the folder of a composite, and print its kind."""
+    output = folder.output
     refuse_unusable(output, MANIFEST)
-    stored = {"search": recorded(search)} if search != USUAL_SEARCH else {}
+    stored = {"search": recorded(folder.search)} if folder.search != USUAL_SEARCH else {}
     made = compose(spec | stored, Opening(device))
     write_retriever(made, output, link=True)
     retriever = made.retriever
