@@ -178,7 +178,10 @@ class Searcher:
             ConfigError: ``k`` is no positive number, or a filter cannot be read.
             DataError: A query is empty, or an allowed passage is not in the corpus.
         """
-        rankings = with_texts(self._search(_listed(queries), k, filter_of(where, allow)), self.corpus)
+        listed, allowed = _listed(queries), filter_of(where, allow)
+        with self.lock:
+            found = search_hits(self.retriever, listed, k, allowed)
+        rankings = with_texts(found, self.corpus)
         return rankings[0] if isinstance(queries, str | Query) else rankings
 
     @overload
@@ -225,10 +228,6 @@ class Searcher:
             yield from stream_hops(self.retriever, checked_query, allowed, self.lock)
 
         return hops()
-
-    def _search(self, queries: Sequence[str | Query], k: int, allow: Filter | None) -> list[list[Hit]]:
-        with self.lock:
-            return search_hits(self.retriever, queries, k, allow)
 
     @checked_options(PriorOptions)
     def with_priors(

@@ -80,7 +80,8 @@ def search_command(
         raise ConfigError(f"--data names the corpus of bm25; {retriever} has its own: leave it out.")
     else:
         searcher = load(retriever, device=device, precision=precision)
-    if hops != USUAL_HOPS or not is_on_the_hub(retriever):  # that folder's options are known only now
+    own = getattr(searcher.retriever, "hops", USUAL_HOPS)
+    if hops != own and not (hops == USUAL_HOPS and is_on_the_hub(retriever)):  # its options come with it
         searcher = Searcher(hop_by_hop(searcher.retriever, hops))
     form = _Form(json, metadata)
     for number, question in enumerate(questions):

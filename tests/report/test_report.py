@@ -27,14 +27,17 @@ from grls.report.blocks import (
 )
 from grls.report.page import (
     build_page,
+    overlap,
     recall_curves,
+    recall_table,
     render_html,
     run_table,
     section_tables,
+    significance_table,
+    similarity_tables,
     write_report,
 )
 from grls.report.runs import load_groups
-from grls.report.tables import overlap, recall_table, significance_table, similarity_tables
 
 
 @pytest.fixture
