@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from grls.data.corpus import Corpus
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.index.options import IndexOptions, LimitOptions
-from grls.io.arguments import Count
+from grls.io.arguments import Count, options
 from grls.io.files import named_lines, refuse_unusable, write_json
 from grls.io.progress import counted
 from grls.models.option_names import Device, Similarity
@@ -123,7 +123,7 @@ def make_bm25(
     print(f"{output}: bm25, {counted(len(passages), 'passage')}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options(kw_only=True)
 class FolderOptions:
     """The folder of a composite.
 
