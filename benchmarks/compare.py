@@ -60,7 +60,7 @@ class Plan:
     biases: tuple[float, ...] = BIASES["biencoder"]
     measures: str = "R@5 R@1 R@10 R@20 nDCG@10"
     nomem: tuple[str, ...] = (
-        "--model.generator=grls.models.load.build.WarmStart",
+        "--model.generator=WarmStart",
         "--model.generator.encoder=all-MiniLM-L6-v2",
         "--model.generator.decoder_layers=3",
     )
@@ -78,7 +78,7 @@ PLANS = {
         frozen=False,
         biases=(-4.0, 0.0, 4.0, 8.0, 16.0),
         nomem=(
-            "--model.generator=grls.models.load.build.ScratchT5",
+            "--model.generator=ScratchT5",
             "--model.generator.data=data/ruletaker",
             *(f"--model.generator.{option}" for option in SMALL_T5),
         ),

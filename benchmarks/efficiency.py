@@ -39,7 +39,7 @@ from grls.data.dataset import read_split
 from grls.data.types import Passage, Query
 from grls.index import build_index
 from grls.models.biencoder import BiEncoderModel
-from grls.models.load.build import GeneratorSpec, Pretrained, WarmStart
+from grls.models.load.generators import GeneratorSpec, Pretrained, WarmStart
 from grls.models.text_encoder import passage_text
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions

@@ -30,8 +30,7 @@ from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.index import build_index
-from grls.models.load.build import GeneratorSpec, Pretrained
-from grls.models.load.language import CausalLM
+from grls.models.load.generators import CausalLM, GeneratorSpec, Pretrained
 from grls.train.generator.data import RetrieveData
 from grls.train.generator.examples import Hops, RetrieveExamples
 from grls.train.generator.module import Retrieve, RetrieveChains

@@ -38,7 +38,8 @@ from benchmarks.watching import Climb, HopRecall, Meter, Speed
 from data_prep import ruletaker
 from grls.data.codec import Codec, add_special_tokens
 from grls.io.ending import quiet
-from grls.models.load.build import Loaded, ScratchT5, WarmStart, train_tokenizer
+from grls.models.load.build import Loaded, train_tokenizer
+from grls.models.load.generators import ScratchT5, WarmStart
 
 TARGET = 3
 """Target ratio of speeds, and of seconds."""

@@ -24,7 +24,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.models.biencoder import BiEncoderModel
 from grls.models.head import RescoreInput
-from grls.models.load.language import CausalLM
+from grls.models.load.generators import CausalLM
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.spec import relative

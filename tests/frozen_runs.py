@@ -412,7 +412,7 @@ def _span_training(place: Place, output: Path) -> Any:
 def _scratch_training(place: Place, output: Path, config: str, form: str, *more: str) -> Any:
     """An encoder-decoder from scratch whose tokenizer knows a form of words."""
     generator = {
-        "class_path": "grls.models.load.build.ScratchT5",
+        "class_path": "grls.models.load.generators.ScratchT5",
         "init_args": {**TINY, "data": str(place.data), "texts": [form], "dropout": 0.0},
     }
     layer = place.folder / f"{config}.yaml"

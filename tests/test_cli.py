@@ -371,7 +371,7 @@ def test_training_on_bad_data_is_an_error_of_ours(
     small_tokenizer(data).save_pretrained(tokenizer)
     options = [
         "train", "memorise", f"--output={tmp_path / 'out'}",
-        "--model.generator=grls.models.load.build.ScratchT5", f"--model.generator.tokenizer={tokenizer}",
+        "--model.generator=ScratchT5", f"--model.generator.tokenizer={tokenizer}",
         "--model.generator.d_model=16", "--model.generator.num_layers=1",
         "--trainer.accelerator=cpu",
     ]  # fmt: skip

@@ -71,7 +71,7 @@ TINY = ("d_model=32", "d_ff=64", "d_kv=8", "num_layers=1", "num_decoder_layers=1
 
 def tiny_model(data: str) -> list[str]:
     """Options that put a small T5 from scratch in the place of any generator."""
-    options = ["--model.generator=grls.models.load.build.ScratchT5", f"--model.generator.data={data}"]
+    options = ["--model.generator=ScratchT5", f"--model.generator.data={data}"]
     return options + [f"--model.generator.{option}" for option in TINY]
 
 

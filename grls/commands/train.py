@@ -7,7 +7,7 @@ from grls.io.arguments import Count
 from grls.io.ending import quiet, require
 from grls.io.files import refuse_foreign
 from grls.io.progress import counted
-from grls.models.load.build import GeneratorSpec
+from grls.models.load.generators import GeneratorSpec
 from grls.models.option_names import Device, Kind
 from grls.retrieve.registry import BM25
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
-from grls.errors import Option, OptionError
+from grls.errors import ConfigError, Option, OptionError
 
 _NOISE = ("Given value type:", "Does not validate", "Errors:", "Expected a <class 'NoneType'>")
 _MARKS = ("Parser key", "Does not validate", "Problem with given class_path")
@@ -79,7 +79,7 @@ class PlainParser(ArgumentParser):
         try:
             return super().instantiate_classes(*args, **kwargs)
         except ValueError as error:  # of options that may be null; ours is within its text
-            self.error(str(error), error)
+            raise ConfigError(plain_option_error(str(error), self)) from error
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error or os.environ.get("JSONARGPARSE_DEBUG"):

@@ -27,7 +27,8 @@ from grls.errors import ConfigError, DataError, Option, one_of
 from grls.io.files import read_json, write_json
 from grls.io.progress import Progress
 from grls.models.base import once_each
-from grls.models.load.build import TRAINING, Loaded, Pretrained, read_stages
+from grls.models.load.build import TRAINING, Loaded, read_stages
+from grls.models.load.generators import Pretrained
 from grls.models.load.opening import packaged_encoder, refuse_missing_folder
 from grls.models.load.sentence_folder import MODULES
 from grls.models.option_names import Similarity

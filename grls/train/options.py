@@ -17,7 +17,7 @@ from grls.data.words import USUAL, Analyzer
 from grls.decode.interleave.options import Beam
 from grls.errors import ConfigError, Option, at_least, bounded
 from grls.io.recipes import list_texts, recipe_values
-from grls.models.load.build import GeneratorSpec
+from grls.models.load.generators import GeneratorSpec
 from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.train.doc2query.options import PassagesRead
 
@@ -104,8 +104,8 @@ class ModelOptions:
     """Options of the model and its optimizer.
 
     Args:
-        generator: The model to start from: Pretrained, ScratchT5, WarmStart, PretrainedLM or CausalLM of
-            grls.models.load.build, and its options.
+        generator: The model to start from: Pretrained, ScratchT5, WarmStart, PretrainedLM or CausalLM (a
+            class of grls.models.load.generators), and its options.
         closing_markers: Give the model the markers ``</QUESTION>``, ``</EVIDENCE>`` and ``</TITLE>``, so that
             query, evidence and titles end with one, as in the paper (appendix A.3). A model that has them
             keeps them. They are part of its tokenizer, which is saved with it.
@@ -319,12 +319,14 @@ class LearnBeside:
 
     def __post_init__(self) -> None:
         list_texts(self, "retrievers")
-        counts = [len(values or self.retrievers) for values in (self.weights, self.temperatures)]
-        if not self.retrievers or {*counts} != {len(self.retrievers)}:
+        count = len(self.retrievers)
+        weights, temperatures = (
+            count if values is None else len(values) for values in (self.weights, self.temperatures)
+        )
+        if not count or (weights, temperatures) != (count, count):
             raise ConfigError(
                 f"{Option('data.prior')} needs retrievers, and one weight and one temperature for each of "
-                f"them (or null); got {len(self.retrievers)} retrievers, {self.weights} and "
-                f"{self.temperatures}."
+                f"them (or null); got {count} retrievers, {weights} weights and {temperatures} temperatures."
             )
 
 

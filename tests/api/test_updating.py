@@ -22,8 +22,7 @@ from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError
 from grls.io import files, seal
 from grls.models.biencoder import BiEncoderModel
-from grls.models.load.build import Pretrained
-from grls.models.load.language import CausalLM
+from grls.models.load.generators import CausalLM, Pretrained
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever

@@ -22,7 +22,7 @@ from grls.data.dataset import gold_passages, read_split
 from grls.evaluation.evaluate import evaluate_run
 from grls.models.cross_encoder import PairScorer
 from grls.models.head import RescoreInput
-from grls.models.load.language import CausalLM
+from grls.models.load.generators import CausalLM
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import read_spec, relative, update_spec

@@ -280,7 +280,7 @@ def _write_riches(place: Path) -> None:
     pairs = [option.partition("--model.generator.")[2].split("=") for option in given]
     small: dict[str, object] = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
     small |= {"texts": ["question: « » answer: proved\n"]}
-    generator = {"class_path": "grls.models.load.build.ScratchT5", "init_args": small}
+    generator = {"class_path": "grls.models.load.generators.ScratchT5", "init_args": small}
     (place / "riches").mkdir()
     recipe = json.dumps({"model": {"generator": generator}})
     (place / "riches" / "riches.yaml").write_text(recipe)

@@ -36,7 +36,7 @@ def test_folders_are_taken(tmp_path: Path) -> None:
     data = write_small(tmp_path / "data")
     writer = str(write_llama(tmp_path / "llama", data))
     assert find_writer(writer) == BaseModel(writer, "folder", causal=True)
-    assert find_writer(writer).loader == "grls.models.load.language.CausalLM"
+    assert find_writer(writer).loader == "CausalLM"
     encoder = str(tiny_bert(tmp_path / "bert"))
     assert find_encoder(encoder) == BaseModel(encoder, "folder", positions=64)
 

@@ -10,7 +10,8 @@ from grls.data.codec import Limits, add_special_tokens
 from grls.data.corpus import Corpus
 from grls.data.dataset import write_dataset
 from grls.data.types import Passage, Query
-from grls.models.load.build import ScratchT5, train_tokenizer
+from grls.models.load.build import train_tokenizer
+from grls.models.load.generators import ScratchT5
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 

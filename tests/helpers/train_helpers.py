@@ -16,7 +16,7 @@ from small_data import tiny_bert, write_small
 
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.models.load.language import CausalLM
+from grls.models.load.generators import CausalLM
 from grls.train.core.examples import Example
 from grls.train.generator.data import RetrieveData
 from grls.train.generator.module import RetrieveChains
@@ -52,7 +52,7 @@ def scratch_options(data: Path, dropout: float = 0.0, **more: object) -> list[st
     """Options that make a tiny T5 from scratch."""
     size = {"data": data, "vocabulary": 120, "d_model": 32, "d_ff": 64, "d_kv": 8, "num_layers": 1,
             "num_decoder_layers": 1, "num_heads": 4, "dropout": dropout, **more}  # fmt: skip
-    kind = "--model.generator=grls.models.load.build.ScratchT5"
+    kind = "--model.generator=ScratchT5"
     return [kind, *(f"--model.generator.{name}={value}" for name, value in size.items())]
 
 

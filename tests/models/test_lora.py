@@ -12,7 +12,7 @@ from train_helpers import chain_options
 
 from grls.cli import main
 from grls.errors import ConfigError
-from grls.models.load.build import Pretrained
+from grls.models.load.generators import Pretrained
 from grls.models.load.kinds import plain_generator, slot_model
 from grls.models.lora import add_adapters, merge_adapters
 

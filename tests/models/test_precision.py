@@ -11,8 +11,7 @@ from models_small import small_t5
 from small_data import write_small
 
 from grls.errors import ConfigError
-from grls.models.load.build import Pretrained
-from grls.models.load.language import CausalLM
+from grls.models.load.generators import CausalLM, Pretrained
 from grls.models.precision import has_bfloat16, is_packed, move, packs
 from grls.train.core.trainer import Trainer
 

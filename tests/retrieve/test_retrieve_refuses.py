@@ -20,7 +20,7 @@ from grls.decode import PrefixAllowedTokens
 from grls.errors import GrlsError
 from grls.index import build_index, index_sequences
 from grls.index.options import IndexOptions, LimitOptions
-from grls.models.load.language import CausalLM
+from grls.models.load.generators import CausalLM
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build
 from grls.retrieve.dense import DenseRetriever

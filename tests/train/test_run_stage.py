@@ -9,7 +9,7 @@ import torch
 from train_helpers import arguments, logged
 
 from grls.errors import ConfigError
-from grls.models.load.build import Pretrained
+from grls.models.load.generators import Pretrained
 from grls.train.core.clock import TrainingClock, TrainingStep
 from grls.train.options import read_stage
 from grls.train.result import TrainingResult

@@ -18,7 +18,7 @@ from grls.answer.ralm.reranker import Reranker
 from grls.cli import main
 from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoderModel
-from grls.models.load.build import Pretrained
+from grls.models.load.generators import Pretrained
 from grls.train.core.processes import FullyShard
 from grls.train.reranker.module import RerankerModule, fit_reranker
 from grls.train.reranker.options import RerankerOptions

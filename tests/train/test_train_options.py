@@ -17,8 +17,8 @@ from grls.train.options import STAGES, as_record, read_stage
     [
         ("--data.bach_size=3", "there is no option --data.bach_size; did you mean --data.batch_size?"),
         ("--model.generator.vocabluary=3", "--model.generator.vocabluary is no option of "
-         "grls.models.load.build.ScratchT5; did you mean --model.generator.vocabulary? `grls train retrieve "
-         "--model.generator.help grls.models.load.build.ScratchT5` lists them."),
+         "grls.models.load.generators.ScratchT5; did you mean --model.generator.vocabulary? `grls train "
+         "retrieve --model.generator.help grls.models.load.generators.ScratchT5` lists them."),
         ("--data.batch_size=few", "--data.batch_size: expected a whole number, got few."),
         ("--model.loss=ful", "--model.loss: expected one of full, allowed, got ful."),
         ("--data.mix.share=1", "there is no option --data.mix.share; did you mean --data.mix.size?"),

@@ -47,7 +47,8 @@ class BaseModel:
 
     @property
     def loader(self) -> str:
-        return f"grls.models.load.{'language.CausalLM' if self.causal else 'build.Pretrained'}"
+        """The class of generators that a training starts from."""
+        return "CausalLM" if self.causal else "Pretrained"
 
 
 def title_of(name: str) -> str:

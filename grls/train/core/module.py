@@ -27,7 +27,8 @@ from grls.data.codec import CLOSING_MARKERS
 from grls.errors import ConfigError, MismatchError, Option, bounded
 from grls.models.base import check_positions
 from grls.models.head import Head
-from grls.models.load.build import GeneratorSpec, Loaded, add_markers, is_four_bit
+from grls.models.load.build import Loaded, add_markers, is_four_bit
+from grls.models.load.generators import GeneratorSpec
 from grls.models.load.kinds import is_causal
 from grls.models.lora import add_adapters, merge_adapters
 from grls.train.core.checkpoints import NO_STATE, RunState

@@ -19,7 +19,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from grls.errors import ConfigError, at_least, out_of_memory
 from grls.models.base import check_positions
 from grls.models.causal.slots import refuse_windows
-from grls.models.load.build import GeneratorSpec
+from grls.models.load.generators import GeneratorSpec
 from grls.models.load.kinds import is_causal
 from grls.models.sessions.memory import SHORT, agree, attending, configs_of, may_attend_plainly
 from grls.train.core.collate import Batch, Pairs

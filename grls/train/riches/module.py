@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from grls.models.load.build import GeneratorSpec
+from grls.models.load.generators import GeneratorSpec
 from grls.train.core.module import GeneratorModule
 
 

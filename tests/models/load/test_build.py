@@ -14,7 +14,8 @@ from transformers import AutoModel
 from grls.data.codec import SPECIAL_TOKENS, Codec
 from grls.data.types import Passage
 from grls.errors import ConfigError
-from grls.models.load.build import Loaded, Pretrained, ScratchT5, WarmStart, load_tokenizer
+from grls.models.load.build import Loaded, load_tokenizer
+from grls.models.load.generators import Pretrained, ScratchT5, WarmStart
 from grls.models.load.opening import refuse_missing_folder
 
 T5_TOKENIZER = Path(__file__).parents[3].parent / "shared" / "data" / "t5_tokenizer"

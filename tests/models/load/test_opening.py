@@ -35,8 +35,9 @@ from grls.data.codec import SPECIAL_TOKENS
 from grls.errors import ConfigError, DataError, GrlsError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.entailment import load_entailment
-from grls.models.load.build import Pretrained, WarmStart, read_stages, train_tokenizer
-from grls.models.load.language import PretrainedLM, load_language_model
+from grls.models.load.build import read_stages, train_tokenizer
+from grls.models.load.generators import Pretrained, PretrainedLM, WarmStart
+from grls.models.load.language import load_language_model
 from grls.models.load.opening import hub_answers, opening
 
 ROOT = Path(__file__).parents[3]

@@ -28,8 +28,7 @@ from grls.evaluation.evaluate import evaluate_run
 from grls.index import build_index
 from grls.io.seal import seal
 from grls.models.head import RescoreInput, read_rescore_input
-from grls.models.load.build import Pretrained
-from grls.models.load.language import CausalLM
+from grls.models.load.generators import CausalLM, Pretrained
 from grls.models.precision import is_packed, packs
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever, rescored

@@ -24,7 +24,7 @@ from grls.decode.prior import Fixed, Prior, WeightedPrior
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index import index_sequences
 from grls.io.files import read_json, write_json
-from grls.models.load.language import CausalLM
+from grls.models.load.generators import CausalLM
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative import span_scores as views_module
 from grls.retrieve.generative.options import SearchOptions

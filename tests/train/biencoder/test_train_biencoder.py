@@ -123,7 +123,7 @@ def test_a_generator_becomes_a_biencoder(place: Path, tmp_path: Path) -> None:
 def test_a_generator_from_scratch_and_no_dev(place: Path, tmp_path: Path) -> None:
     size = ("d_model=32", "d_ff=64", "d_kv=8", "num_layers=1", "num_decoder_layers=1", "num_heads=4")
     given = options(
-        place, tmp_path / "out", "--source=null", "--generator=grls.models.load.build.ScratchT5",
+        place, tmp_path / "out", "--source=null", "--generator=ScratchT5",
         f"--generator.data={place / 'data'}", *(f"--generator.{one}" for one in size), "--dev_split=null",
         "--fit.max_steps=3", "--fit.done=false", "--fit.gradient_checkpointing=true", "--fit.accumulate=2",
         "--fit.optimizer=adafactor",

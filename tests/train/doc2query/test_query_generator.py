@@ -16,7 +16,8 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError
-from grls.models.load.language import PretrainedLM, load_language_model
+from grls.models.load.generators import PretrainedLM
+from grls.models.load.language import load_language_model
 from grls.train.doc2query.data import QueryData, QueryExamples
 from grls.train.doc2query.generate import QueryForm, QueryPrompt
 
@@ -34,7 +35,7 @@ def generator(kind: str, data: Path, causal: Path) -> list[str]:
     """Options that make a tiny model of some kind."""
     if kind == "causal":
         return [
-            "--model.generator=grls.models.load.language.PretrainedLM",
+            "--model.generator=PretrainedLM",
             f"--model.generator.name_or_path={causal}",
         ]
     return scratch_options(data, texts='["passage: query:"]')

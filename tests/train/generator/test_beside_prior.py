@@ -21,6 +21,7 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import hidden_spans, prior_over_spans
 from grls.retrieve.hybrid.priors import open_sources, prior_of
+from grls.train.generator.prior import open_priors
 from grls.train.options import LearnBeside, Mix, PassageInput, WriteSpans
 
 
@@ -134,7 +135,7 @@ def test_a_prior_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> Non
     data, _ = opened_chains(root, both(root))
     data.corpus.select([0, 1]).write(tmp_path / "corpus.jsonl")
     with pytest.raises(MismatchError, match="make both from the same corpus"):
-        both(root).open(Corpus.read(tmp_path), "cpu")
+        open_priors(both(root), Corpus.read(tmp_path), "cpu")
     write_llama(tmp_path / "llama", root / "data")
     index = ["index", f"{tmp_path / 'llama'}", f"--corpus={root / 'data'}"]
     assert main([*index, f"--output={tmp_path / 'generative'}"]) == 0

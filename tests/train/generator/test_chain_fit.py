@@ -103,7 +103,7 @@ def test_memorisation_and_pseudo_queries_are_mixed_in_as_chains(root: Path, tmp_
         (["--model.freeze_layers=2"], "freeze_layers must be from 0 to less than the layers"),
         ([*BM25, "--data.prior.weights=[1,2]"], "got 1 retrievers, 2 weights"),
         (["--data.prior.retrievers=[nowhere]"], "no retriever here"),
-        (["--data.rescore.retrievers=[bm25]", "--data.rescore.passages=0"], "counts of at least 1"),
+        (["--data.rescore.retrievers=[bm25]", "--data.rescore.passages=0"], "passages must be at least 1"),
         (["--recall.rescore=3"], "--recall.rescore needs a generator that learns to rescore"),
     ],
 )
@@ -124,7 +124,7 @@ def test_the_usual_temperature_of_a_teacher_is_that_of_its_kind(root: Path) -> N
 def test_a_causal_model_learns_hops_alone_too(root: Path, tmp_path: Path, loss: str) -> None:
     plain = [o for o in chain_options(root, tmp_path / "run") if not o.startswith("--config")]
     kept = [o for o in plain[2:] if "name_or_path" not in o]
-    source = ["--model.generator=grls.models.load.language.CausalLM"]
+    source = ["--model.generator=CausalLM"]
     source.append(f"--model.generator.name_or_path={root / 'llama'}")
     assert main(["train", "retrieve", *source, f"--model.loss={loss}", *kept]) == 0
     losses = list(logged(tmp_path / "run", "train_loss").values())

@@ -25,8 +25,8 @@ from grls.decode.score_all import score_all
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex, build_index
 from grls.models.causal.slots import CausalGenerator
-from grls.models.load.build import GeneratorSpec, Loaded
-from grls.models.load.language import CausalLM
+from grls.models.load.build import Loaded
+from grls.models.load.generators import CausalLM, GeneratorSpec
 from grls.models.seq2seq.slots import Seq2SeqGenerator
 from grls.train.generator.collate import HopCollator, TokenTree, stack
 from grls.train.generator.decisions import Decisions, PassageTarget, walk_paths

@@ -12,7 +12,10 @@ def test_a_warm_started_model_has_no_unused_parameter(data: Path, tmp_path: Path
     """A pooler without a gradient would stop DDP with an error."""
     options = [o for o in arguments("memorise", data, tmp_path / "out", *TWO) if "generator" not in o]
     bert = tiny_bert(tmp_path / "bert")
-    generator = ["--model.generator=grls.models.load.build.WarmStart", f"--model.generator.encoder={bert}"]
+    generator = [
+        "--model.generator=WarmStart",
+        f"--model.generator.encoder={bert}",
+    ]
     done = start([*options, *generator, "--model.generator.decoder_layers=1", "--trainer.max_epochs=2"])
     assert done.returncode == 0, done.stderr
     assert len(logged(tmp_path / "out", "train_loss")) == 2 * 2  # 10 passages, 2 times 4 a step

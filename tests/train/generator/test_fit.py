@@ -10,14 +10,14 @@ from train_helpers import arguments, callback, logged, train
 
 from grls.cli import main
 from grls.data.dataset import read_split
-from grls.models.load.build import Pretrained
+from grls.models.load.generators import Pretrained
 
 
 def goes_on_from(model: Path, options: list[str]) -> list[str]:
     kept = [option for option in options if not option.startswith("--model.generator")]
     at = kept.index("retrieve") + 1
     source = [
-        "--model.generator=grls.models.load.build.Pretrained",
+        "--model.generator=Pretrained",
         f"--model.generator.name_or_path={model}",
     ]
     return [*kept[:at], *source, *kept[at:]]

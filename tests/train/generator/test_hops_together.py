@@ -13,7 +13,7 @@ from train_helpers import chain_options
 from grls.cli import main
 from grls.data.dataset import read_split
 from grls.data.types import Query
-from grls.models.load.build import Pretrained
+from grls.models.load.generators import Pretrained
 from grls.retrieve.base import ChainToContinue, FindsChains
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever

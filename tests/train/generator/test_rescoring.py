@@ -19,7 +19,7 @@ from grls.data.types import Query
 from grls.index import build_index
 from grls.io.files import read_json
 from grls.models.head import RESCORE, RescoreInput, readout
-from grls.models.load.language import CausalLM
+from grls.models.load.generators import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import open_sources

@@ -157,7 +157,7 @@ def test_one_seed_decides_all_that_are_not_given(halted: tuple[Path, Path], tmp_
     def losses(name: str, *more: str) -> list[float]:
         short = ["--trainer.max_steps=3", "--trainer.limit_val_batches=0", "--model.seed=null", *more]
         options = [o for o in arguments("retrieve", data, tmp_path / name, *short) if "generator" not in o]
-        pretrained = ["--model.generator=grls.models.load.build.Pretrained"]
+        pretrained = ["--model.generator=Pretrained"]
         pretrained += [f"--model.generator.name_or_path={run / 'model'}"]
         assert main(["train", *options, *pretrained]) == 0
         return list(logged(tmp_path / name, "train_loss").values())

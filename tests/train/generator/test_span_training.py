@@ -22,7 +22,7 @@ from grls.data.spans import SPANS, Spans
 from grls.data.types import Passage
 from grls.index import build_index
 from grls.io.files import read_json
-from grls.models.load.language import CausalLM
+from grls.models.load.generators import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.train.generator.collate import HopCollator

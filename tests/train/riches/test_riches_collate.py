@@ -7,7 +7,8 @@ from models_small import END, PAD, small_llama, small_t5
 
 from grls.index.build import index_sequences
 from grls.index.keys import PrefixKeys
-from grls.models.load.build import GeneratorSpec, Loaded
+from grls.models.load.build import Loaded
+from grls.models.load.generators import GeneratorSpec
 from grls.train.core.collate import Batch, DecisionTensors
 from grls.train.core.examples import Example
 from grls.train.riches.collate import Constraint, TextCollator, allowed_in_quotes

@@ -19,7 +19,8 @@ from grls.answer.riches.targets import Targets
 from grls.cli import main
 from grls.data.dataset import read_qrels
 from grls.errors import ConfigError
-from grls.models.load.language import PretrainedLM, load_language_model
+from grls.models.load.generators import PretrainedLM
+from grls.models.load.language import load_language_model
 from grls.train.riches.data import InterlacedData
 from grls.train.riches.module import Interlace
 
@@ -38,9 +39,9 @@ def options(data: Path, output: Path, *more: str, causal: Path | None = None) ->
         "num_layers": 1, "num_decoder_layers": 1, "num_heads": 4, "dropout": 0.0,
     }  # fmt: skip
     if causal is None:
-        kind, how = "grls.models.load.build.ScratchT5", scratch
+        kind, how = "grls.models.load.generators.ScratchT5", scratch
     else:
-        kind, how = "grls.models.load.language.PretrainedLM", {"name_or_path": str(causal)}
+        kind, how = "grls.models.load.generators.PretrainedLM", {"name_or_path": str(causal)}
     model = {"generator": {"class_path": kind, "init_args": how}}
     config = data.parent / f"{kind}.yaml"  # an option's line break would reach the model as two letters
     config.write_text(json.dumps({"model": model}), encoding="utf-8")
