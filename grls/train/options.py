@@ -117,6 +117,8 @@ class ModelOptions:
             allows (``allowed``).
         gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
         freeze_encoder: Do not train the encoder and the weights that it shares (T5: the word embeddings).
+        freeze_embeddings: Do not train the word embeddings and an output head that is tied to them; null:
+            frozen in causal models, whose vocabulary is large.
         lora_rank: Rank of low-rank adapters beside every linear layer but the head. Only the adapters are
             trained, and merged into the saved model. 0: no adapters, all weights are trained.
         seed: Seed of dropout, which is a function of (seed, batch number, rank): a resumed run repeats an
@@ -132,6 +134,7 @@ class ModelOptions:
     loss: Loss = "full"
     gradient_checkpointing: bool = False
     freeze_encoder: bool = False
+    freeze_embeddings: bool | None = None
     lora_rank: int = 0
     seed: int | None = None
 
@@ -169,28 +172,18 @@ class RetrieveModelOptions(ModelOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ChainModelOptions(RetrieveModelOptions):
-    """Options of the model and its optimizer.
-
-    Args:
-        freeze_embeddings: Do not train the word embeddings and an output head that is tied to them; null:
-            frozen in causal models, whose vocabulary is large.
-    """
+    """Options of the model and its optimizer."""
 
     optimizer: Literal["adafactor", "adamw"] = "adamw"
     loss: Loss = "allowed"
-    freeze_embeddings: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class WriterModelOptions(ModelOptions):
-    """Options of the model and its optimizer.
-
-    Args:
-        freeze_embeddings: Do not train the word embeddings and an output head that is tied to them.
-    """
+    """Options of the model and its optimizer."""
 
     optimizer: Literal["adafactor", "adamw"] = "adamw"
-    freeze_embeddings: bool = False
+    freeze_embeddings: bool | None = False
 
 
 @dataclass(frozen=True, kw_only=True)
