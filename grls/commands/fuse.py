@@ -53,8 +53,14 @@ def fuse_runs(
     """
     from grls.io.files import without_ending
     from grls.retrieve.fusion.runs import RunFusion
-    from grls.runs.comparable import complete_runs, find_asked, load_runs, refuse_to_replace, save_for
-    from grls.runs.dev_runs import DevRuns
+    from grls.runs.comparable import (
+        DevRuns,
+        complete_runs,
+        find_asked,
+        load_runs,
+        refuse_to_replace,
+        save_for,
+    )
     from grls.runs.portions import ENDINGS
     from grls.tune.weights import refuse_untunable, shown_weights, tune_run_weights
 
@@ -110,8 +116,14 @@ def fuse_cut(
         tune_split: Split of the queries of `--tune`; null: from its manifest, else dev.
         name: Name of the run in reports; null: the name of the run, with `cut`.
     """
-    from grls.runs.comparable import complete_runs, find_asked, load_runs, refuse_to_replace, save_for
-    from grls.runs.dev_runs import DevRuns
+    from grls.runs.comparable import (
+        DevRuns,
+        complete_runs,
+        find_asked,
+        load_runs,
+        refuse_to_replace,
+        save_for,
+    )
     from grls.tune.weights import cut_run, refuse_uncuttable
 
     members = load_runs([run])

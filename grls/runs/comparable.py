@@ -1,21 +1,22 @@
 """Several runs that are to be fused or compared: read together, refused where they do not belong together.
 
 They belong together if they are over the same corpus and answer the same queries, by the fingerprints of
-their manifests, else by ids. A query that one run lacks is refused, or scored as empty with a warning.
+their manifests, else by ids. A query that one run lacks is refused, or scored as empty with a
+warning. Last, runs to tune on.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, passage_queries, read_queries, read_split
+from grls.data.dataset import Qrels, gold_passages, passage_queries, read_queries, read_split
 from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.progress import counted
@@ -233,3 +234,64 @@ def refuse_to_replace(output: str, runs: Sequence[str], query_set: QuerySet | No
             f"{output}.jsonl is there already, and without a data set there is no new one to replace it; "
             f"remove it, choose another name, or give {Option('data', 'DIR')}."
         )
+
+
+@dataclass(frozen=True)
+class DevRuns:
+    """Runs of every member for the same queries, with the gold passages of these."""
+
+    runs: list[Run]
+    gold: dict[str, list[str]]
+    split: str
+    passages: int | None = None
+
+    @classmethod
+    def load(
+        cls, paths: Sequence[str], members: Sequence[Run], query_set: QuerySet | None, split: str | None
+    ) -> DevRuns:
+        """Read runs for development queries, with their gold.
+
+        ``paths`` has one for each of ``members``. ``split``: None takes that of their manifests, or else
+        dev.
+        """
+        if query_set is None:
+            raise ConfigError(
+                f"runs to tune on need the gold passages of a data set: give {Option('data', 'DIR')}, too."
+            )
+        if len(paths) != len(members):
+            raise ConfigError(
+                f"{counted(len(paths), 'run')} to tune on for {counted(len(members), 'member')}; give one "
+                "for each, in order."
+            )
+        runs = load_runs(paths)
+        for member, run in zip(members, runs, strict=True):
+            if member.steps != run.steps or (
+                member.info is not None
+                and run.info is not None
+                and (member.info.system, member.info.stages) != (run.info.system, run.info.stages)
+            ):
+                raise MismatchError(
+                    f"{run.path} ({_described(run)}) is to tune the weight of {member.path} "
+                    f"({_described(member)}); tune on runs of the same systems, in the same order."
+                )
+        stated = any(run.info is not None for run in runs)
+        dev = find_asked(runs, query_set.data, split if split is not None or stated else "dev")
+        if dev is None or dev.split is None or dev.queries is None:
+            raise ConfigError("the runs to tune on answer all queries; take runs for one split, such as dev.")
+        _, qrels = read_split(query_set.data, dev.split, query_set.corpus)
+        gold = {query.id: gold_passages(query, qrels) for query in dev.queries}
+        own = passage_queries(dev.queries, qrels, query_set.corpus)
+        runs = [run.without_own(own) for run in runs]
+        return cls(complete_runs(runs, list(gold), "refuse"), gold, dev.split, len(query_set.corpus))
+
+    def refuse_shared_queries(self, run: Run) -> None:
+        shared = self.gold.keys() & run.rankings.keys()
+        if shared:
+            raise ConfigError(
+                f"{first_ids(shared)} ({len(shared)} in all) are queries of the runs to tune on and of what "
+                "is given, too; tune on other queries than those reported."
+            )
+
+
+def _described(run: Run) -> str:
+    return ", ".join([run.info.system, *run.info.stages, run.steps] if run.info is not None else [run.steps])

@@ -26,7 +26,7 @@ from grls.retrieve.queries import evidence_numbers
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import rank_again
 from grls.retrieve.spec import MANIFEST, from_fields
-from grls.runs.dev_runs import DevRuns
+from grls.runs.comparable import DevRuns
 from grls.runs.portions import RunInfo
 from grls.runs.results import as_hits, as_pairs
 from grls.runs.run import Run

@@ -20,7 +20,7 @@ from grls.retrieve.hops.options import FEATURES, UNLABELLED, Choice, HopOptions
 from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.hops.stop import DoneByLogOdds, SeenHop, onward_probability
 from grls.retrieve.registry import Opening, load_retriever
-from grls.runs.dev_runs import DevRuns
+from grls.runs.comparable import DevRuns
 from grls.runs.run import Run
 from grls.tune.hops import (
     ChainEnd,
