@@ -72,10 +72,9 @@ def make_index(
 
     sharing = workers_of(ray, workers)
     refuse_unusable(output, MANIFEST)
-    begun = perf_counter()
-    options = Building(output, kind, index, limits, batch_size, device, similarity, sharing)
-    print(build(model, corpus, options))
-    write_json(Path(output) / TIME, {"seconds": perf_counter() - begun})
+    print(
+        build(model, corpus, Building(output, kind, index, limits, batch_size, device, similarity, sharing))
+    )
 
 
 def split_index(retriever: str, *, output: str, parts: Count = 2, ray: str | None = None) -> None:

@@ -11,17 +11,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from grls.cluster.options import Workers
 from grls.errors import ConfigError, DataError, Option
 from grls.index.backends import check_backend
 from grls.index.options import IndexOptions, LimitOptions
+from grls.io.files import write_json
 from grls.io.recipes import load_plugins
 from grls.models.load.opening import UnopenedError
 from grls.models.option_names import Similarity
 from grls.retrieve.registry import KINDS, class_of
-from grls.retrieve.spec import MANIFEST
+from grls.retrieve.spec import MANIFEST, TIME
 
 AUTO = "auto"
 """Chooses the kind that recognises the model."""
@@ -62,10 +64,11 @@ _OF_KINDS = (
 
 
 def build(model: str, corpus: str, building: Building) -> str:
-    """Build a retriever folder, and return a line about it.
+    """Build a retriever folder with the seconds that it took, and return a line about it.
 
     ``model`` is a folder that a training wrote, or a hub name; ``corpus`` a ``corpus.jsonl``, or its folder.
     """
+    begun = perf_counter()
     load_plugins()
     check_backend(building.index.backend)
     classes: dict[str, Any] = {}
@@ -105,4 +108,5 @@ def build(model: str, corpus: str, building: Building) -> str:
             f"the kind {kind!r} ({KINDS[kind]}) built no folder: its `build` writes {building.output}, with "
             f"a {MANIFEST} in it, and returns a line about it; it returned {type(line).__name__}."
         )
+    write_json(Path(building.output) / TIME, {"seconds": perf_counter() - begun})
     return line

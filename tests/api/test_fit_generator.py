@@ -18,6 +18,7 @@ from grls.api.training import BIENCODER_RECIPES, GENERATOR_RECIPES
 from grls.data.dataset import read_split
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.recipes import recipe_values
+from grls.retrieve.registry import index_seconds
 from grls.train.core.clock import TrainingClock, TrainingStep
 
 FAST = {
@@ -216,6 +217,7 @@ def test_a_data_set_folder_alone_has_queries_gold_and_dev(bert: Path, data: Path
         assert read_split(kept, split) == read_split(data, split)
     made = trained.index(data, tmp_path / "dense", device="cpu", batch_size=2)
     assert made.folder == tmp_path / "dense"
+    assert index_seconds(tmp_path / "dense") is not None
     assert grls.load(tmp_path / "dense", device="cpu").search("is the lynx calm ?") == made.search(
         "is the lynx calm ?"
     )
