@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -17,9 +16,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any
-
-from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError
 
 from grls.data.codec import SPECIAL_TOKENS
 from grls.errors import ConfigError, GrlsError
@@ -48,14 +44,8 @@ _TASKS = ("feature-extraction", "fill-mask", "sequence-classification", "text-ge
 """The tasks of sentence-transformers that read texts."""
 _SHOWN = 3
 """How many weights an error names."""
-_DAMAGED = (
-    OSError, ValueError, ImportError, KeyError, IndexError, TypeError, AttributeError, RuntimeError, EOFError,
-    AssertionError, ArithmeticError, SafetensorError, StrictDataclassError, struct.error,
-)  # fmt: skip
-"""Errors that transformers raises for damaged files."""
 _PANIC = "PanicException"
-"""The error of the tokenizers library when it panics. It derives from BaseException and cannot be imported.
-(For other faults, the library raises errors of the class Exception itself.)"""
+"""The error of the tokenizers library when it panics: a BaseException that cannot be imported."""
 
 
 class IncompleteError(ConfigError):
@@ -80,14 +70,12 @@ def opening(kind: str, name: str | Path, remedy: str) -> Iterator[None]:
             yield
     except IncompleteError as error:
         raise _cannot(kind, name, error, remedy) from None
-    except (GrlsError, torch.OutOfMemoryError):
+    except (GrlsError, MemoryError, torch.OutOfMemoryError):
         raise
-    except _DAMAGED as error:
-        raise _cannot(kind, name, error, remedy) from error
     except BaseException as error:
-        if type(error).__name__ != _PANIC and type(error) is not Exception:
+        if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
             raise
-        raise _cannot(kind, name, error, remedy) from None
+        raise _cannot(kind, name, error, remedy) from error
 
 
 def _cannot(kind: str, name: str | Path, error: BaseException, remedy: str) -> UnopenedError:
