@@ -1,8 +1,7 @@
 """The candidates of a run: their folders, what they rank for dev and test, and the best of them so far.
 
 ``members`` holds a folder for each candidate, ``runs/SPLIT`` what each of them ranks, and ``grls.json`` is a
-link to the best one (docs/fit.md lists all files). A stage that is done anew, with other options, writes
-``NAME-2``; ``NAME`` stays until the new one has ranked.
+link to the best one (docs/fit.md lists all files).
 
 Dev queries come in portions, ``dev-1``, ``dev-2``, …, in an order that is drawn once. A slow candidate ranks
 only the first of them, and candidates are compared on those that all have ranked.
@@ -107,8 +106,6 @@ class FitCandidates:
         self.output, self.options, self.machine, self.unlabelled = output, options, machine, unlabelled
         self.precision = machine.precision if options.precision == AUTO else options.precision
         self.systems: dict[str, System] = {}
-        self.places: dict[str, str] = {}
-        """Stage -> the name of its folder below ``members``, where that is not its own."""
 
     @property
     def data(self) -> str:
@@ -118,14 +115,8 @@ class FitCandidates:
     def corpus(self) -> Corpus:
         return Corpus.read(self.data)
 
-    def place(self, stage: str) -> str:
-        return self.places.get(stage, stage)
-
-    def member(self, stage: str) -> Path:
-        return self.folder(self.place(stage))
-
-    def folder(self, place: str) -> Path:
-        return self.output / "members" / place
+    def folder(self, name: str) -> Path:
+        return self.output / "members" / name
 
     def run_file(self, split: str, folder: str) -> Path:
         return self.output / "runs" / split / f"{folder}.jsonl"
@@ -305,4 +296,4 @@ class FitCandidates:
 
     def named(self, name: str) -> Member:
         """A system as a member of another; BM25 is over the corpus of that one."""
-        return {"kind": BM25} if name == BM25 else str(self.member(name))
+        return {"kind": BM25} if name == BM25 else str(self.folder(name))

@@ -1,21 +1,20 @@
 """What a run has done and what it shows: the journal ``fit.jsonl``, the clock, and the line of progress.
 
-Each stage that was done has a record in the journal: its name, a fingerprint of the options and stages that
-it depends on, its seconds, and its result. Neither the budget nor another choice among candidates changes
-these, so a run that is called again goes on with all that is done. The seconds of a run are written now and
-then, so that a call after a kill knows what was spent. On a terminal the line of progress is redrawn;
-elsewhere it is written once a minute. What a stage prints goes into ``stages/NAME.log``.
+Each stage that was done has a record in the journal: its name, its seconds, and its result. The first line
+holds the data and the options of all stages, so a run that is called again goes on with all that is done. The
+seconds of a run are written now and then, so that a call after a kill knows what was spent. On a terminal the
+line of progress is redrawn; elsewhere it is written once a minute. What a stage prints goes into
+``stages/NAME.log``.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from math import inf
 from pathlib import Path
@@ -31,7 +30,7 @@ from grls.io.work import GrowingFile
 JOURNAL = "fit.jsonl"
 CLOCK = "stages/clock.json"
 
-_FIELDS = {"stage": str, "inputs": str, "seconds": (int, float), "result": dict}
+_FIELDS = {"stage": str, "seconds": (int, float), "result": dict}
 
 _REDRAWN = 0.5  # seconds between two drawings on a terminal
 _WRITTEN = 15.0  # seconds between two writings of the clock
@@ -44,35 +43,26 @@ _TELLING, _LATE = 10.0, 1.5
 class FitJournal:
     """The stages of a run that are done.
 
-    ``output`` is empty, missing, or of a run over data of the same fingerprint. ``records`` has the last
-    record of each stage (``inputs``, ``seconds``, ``result``), the latest at the end.
+    ``output`` is empty, missing, or of a run over data of the same fingerprint with the same ``options``.
+    ``records`` has the last record of each stage (``seconds``, ``result``), the latest at the end.
     """
 
-    def __init__(self, output: str | Path, data: str):
+    def __init__(self, output: str | Path, data: str, options: Mapping[str, Any] | None = None):
         refuse_other_output(Path(output), data)
-        self._file = GrowingFile(Path(output) / JOURNAL, {"data": data}, _FIELDS)
+        self._file = GrowingFile(Path(output) / JOURNAL, {"data": data, **(options or {})}, _FIELDS)
         self.records: dict[str, dict[str, Any]] = {}
         for record in self._file:
             self._take(record)
         if not self.records:  # the folder is of a run before anything else is written there
-            self.add("begin", "", 0.0, {})
+            self.add("begin", 0.0, {})
 
     def _take(self, record: dict[str, Any]) -> None:
         self.records.pop(record["stage"], None)  # the order is that of time
         self.records[record["stage"]] = record
 
-    def inputs(self, options: Any, needs: tuple[str, ...] = ()) -> str:
-        """The fingerprint of what a stage depends on: its options (JSON) and the stages that it uses."""
-        used = [self.records[name]["inputs"] if name in self.records else "" for name in needs]
-        return hashlib.sha256(json.dumps([options, used], sort_keys=True).encode()).hexdigest()
-
-    def done(self, stage: str, inputs: str) -> bool:
-        """Whether a stage was done with these inputs the last time."""
-        return stage in self.records and self.records[stage]["inputs"] == inputs
-
-    def add(self, stage: str, inputs: str, seconds: float, result: dict[str, Any]) -> None:
+    def add(self, stage: str, seconds: float, result: dict[str, Any]) -> None:
         """It is on disk when this returns."""
-        record = {"stage": stage, "inputs": inputs, "seconds": round(seconds, 2), "result": result}
+        record = {"stage": stage, "seconds": round(seconds, 2), "result": result}
         self._file.add([record])
         self._take(json.loads(json.dumps(record)))
 

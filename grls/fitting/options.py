@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Any, Literal
 
 from grls.errors import ConfigError
 from grls.evaluation.measures import cutoff, measure_names
@@ -79,6 +79,12 @@ class FitOptions:
     def depth(self) -> int:
         """Passages of a query that every system ranks, and that are fused."""
         return max(DEPTH, self.k, cutoff(self.measure or ""))
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """Options that all calls of a run share, since its stages depend on them."""
+        names = ("k", "depth", "seed", "device", "precision")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def adds(self) -> bool:

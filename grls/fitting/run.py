@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
-from grls.errors import DataError, GrlsError, Option, out_of_memory
+from grls.errors import DataError, GrlsError, MismatchError, Option, out_of_memory
 from grls.fitting.candidates import JudgedQueries, System
 from grls.fitting.choose import FitChoice
 from grls.fitting.journal import JOURNAL, FitClock, FitJournal, FitProgress, refuse_other_output
@@ -25,8 +25,6 @@ from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, require, without_warnings
 from grls.io.files import is_temporary
 from grls.io.progress import duration, give_back_freed
-from grls.retrieve.registry import BM25, member_folders
-from grls.retrieve.spec import followed
 
 _AIM = 0.97  # the share of a budget that is aimed at: stages end a little late
 _ENDING = 20.0  # seconds of choosing, page and card, at most a tenth of the budget
@@ -50,7 +48,7 @@ def fit_dataset(data: SplitData, output: str | Path, options: FitOptions, shown:
     results.
     """
     quiet()
-    journal = FitJournal(output, data.fingerprint)
+    journal = FitJournal(output, data.fingerprint, options.fixed)
     try:
         with without_warnings():
             return _FitRun(data, Path(output), options, journal, shown).run()
@@ -66,38 +64,39 @@ class _FitRun:
         """The seconds of this call; None: no limit."""
         self.progress = FitProgress(output / "stages", self.clock, shown)
         self.best: FitChoice | None = None
-        self.stays: str | None = None
-        """What the output opens as until it is made anew with the options of this call; None: nothing."""
         self.known: dict[str, str | None] = {}
         """Stage that has ended -> why it came to nothing, or None: it was done."""
         if done := [name for name, record in journal.records.items() if "systems" in record["result"]]:
             self.progress.say(f"{output}: this run goes on after {done[-1]}.")
-        splits = journal.inputs({"splits": data.counts(), "seed": options.seed})
-        if not journal.done("data", splits) or not (output / "data/corpus.jsonl").is_file():
+        if "data" not in journal.records or not (output / "data/corpus.jsonl").is_file():
             data.write(output / "data")
-            journal.add("data", splits, 0.0, {})
+            journal.add("data", 0.0, {})
         self.stages = FitStages(data, output, options, self.progress)
         self.candidates = self.stages.candidates
         self.progress.say("\n".join(f"  {line}" for line in self.stages.lines()))
         models = self.stages.models
         if data.untaught is None and (models.biencoder or models.generator):
             require("train", "grls fit with a model to train")
+        made = journal.records["models"]["result"] if "models" in journal.records else {}
+        named = {"biencoder": models.biencoder, "generator": models.generator}
+        names = {role: model.name for role, model in named.items() if model is not None}
+        for role, name in names.items():
+            if made.get(role, name) != name:
+                option = Option(role, made[role])
+                raise MismatchError(
+                    f"{output} was made with {option}: name it again, or give another output."
+                )
+        if made | names != made:
+            journal.add("models", 0.0, made | names)
 
     def run(self) -> Fitted:
         stages, keep, systems = self.stages.all(), self.options.keep, self.candidates.systems
-        anew = self._restore({stage.name: stage for stage in stages})
-        self.stays, kept_alone = self._linked(), keep in systems and self.options.budget is None
-        if anew and not kept_alone:
-            opens = "" if self.stays is None else f"; the output opens as {self.stays} until then"
-            self.progress.say(
-                f"  options have changed, so these are made anew: {', '.join(anew)}{opens}. What there is "
-                "goes once its successor has ranked; the earlier options bring the rest back."
-            )
+        self._restore({stage.name: stage for stage in stages})
         self._choose()
         names = {stage.name for stage in stages if stage.name not in (*GATHERING, "generator")}
         if keep is not None and not names.issuperset(keep.split(" + ")):
             self.candidates.system(keep)  # or an error, before anything is made
-        if kept_alone:  # nothing is to be made
+        if keep in systems and self.options.budget is None:  # nothing is to be made
             self.known = {stage.name: self.known.get(stage.name, "it was not asked for") for stage in stages}
         elif len(self.known) < len(stages) or any(
             system.portions < len(self.candidates.portions) for system in systems.values()
@@ -108,7 +107,6 @@ class _FitRun:
             raise GrlsError(f"nothing could be ranked: {skipped[0].why}.")
         best = self.best if keep is None else self.candidates.keep(keep, self.best)
         self.candidates.link(best.chosen.name)
-        self.stages.clear(self._kept())
         if TEST in self.data.qrels:
             gold, ranked = self._rank_test(best.chosen.name)
         else:
@@ -129,42 +127,25 @@ class _FitRun:
         self.progress.say(f"\n{fitted.text()}{place}")
         return fitted
 
-    def _inputs(self, stage: Stage) -> str:
-        """The fingerprint of the options, models and stages that the result of a stage depends on."""
-        options, models, systems = self.options, self.stages.models, self.candidates.systems.values()
-        if stage.name in GATHERING:
-            ranked = [[system.name, system.portions] for system in systems]
-            needs = tuple(system.name for system in systems if not system.parts)
-            return self.journal.inputs([options.decides, ranked], needs)
-        encoder, writer = (model and model.name for model in (models.biencoder, models.generator))
-        linked = self.stages.linked is not None  # then its hops gave hard negatives
-        own = {
-            "base": [encoder],
-            "dense": [options.seed, linked],
-            "generator": [writer, encoder, options.seed],
-        }
-        k = None if stage.name in (BM25, "base") else options.k  # they are not tuned
-        given = [k, options.depth, options.device, options.precision, own.get(stage.name)]
-        return self.journal.inputs(given, ("data", *stage.needs))
+    def _gathered(self) -> list[Any]:
+        """What fusions and their like depend on."""
+        systems = self.candidates.systems.values()
+        return [self.options.decides, [[system.name, system.portions] for system in systems]]
 
-    def _restore(self, stages: Mapping[str, Stage]) -> list[str]:
-        """Take what earlier calls have done, in that order; returns the stages that were done with other
-        options.
-        """
-        candidates, anew = self.candidates, list[str]()
+    def _restore(self, stages: Mapping[str, Stage]) -> None:
+        """Take what earlier calls have done, in that order."""
+        candidates = self.candidates
         for name, record in self.journal.records.items():
             stage, result = stages.get(name), record["result"]
             if stage is None:
                 continue
             try:
                 systems = [System(**fields) for fields in result["systems"]]
-                notes, nothing, place = result["notes"], result["nothing"], result["place"]
+                notes, nothing, gathered = result["notes"], result["nothing"], result["gathered"]
             except (KeyError, TypeError) as error:
                 told = f"the record of {name} is of another version of grls: give another output"
                 raise DataError(f"{told} ({error}).", str(self.output / JOURNAL)) from error
-            fresh = self.journal.done(name, self._inputs(stage)) and not {*anew} & {*stage.needs}
-            if not fresh and name not in GATHERING:
-                anew.append(name)
+            fresh = name not in GATHERING or gathered == self._gathered()
             fresh = fresh and all(self.known.get(need, "") is None for need in stage.needs)
             names = {name, *candidates.systems}
             there = [system for system in systems if names.issuperset(system.parts or (system.name,))]
@@ -174,39 +155,7 @@ class _FitRun:
                 candidates.systems |= {system.name: system for system in there}
                 self.stages.notes |= notes
             if fresh:
-                self.known[name], candidates.places[name] = nothing, place
-                self.stages.seconds[name] = record["seconds"]
-        return anew
-
-    def _made(self) -> dict[str, str]:
-        """Folder below ``members`` -> the system there, by what stages have recorded."""
-        results = [record["result"] for record in self.journal.records.values()]
-        return {
-            system["folder"]: system["name"] for result in results for system in result.get("systems", ())
-        }
-
-    def _linked(self) -> str | None:
-        """The system that the output opens as, if it is none of this call's; None: there is no such thing."""
-        with suppress(GrlsError):
-            target = followed(self.output)
-            systems = self.candidates.systems.values()
-            if target != self.output and target.name not in [system.folder for system in systems]:
-                return self._made().get(target.name, target.name)
-        return None
-
-    def _kept(self) -> set[str]:
-        """Folders below ``members`` that stay: of stages as they were done last and begun last, of what the
-        output opens as, and of their members.
-        """
-        places = {record["result"].get("place", "") for record in self.journal.records.values()}
-        places |= {*self._made(), *(system.folder for system in self.candidates.systems.values())}
-        folders = [self.output, *map(self.candidates.folder, places)]
-        for folder in folders:  # it grows
-            with suppress(GrlsError):  # nothing is there, or it is damaged
-                folders += [member for member in member_folders(followed(folder)) if member not in folders]
-        with suppress(GrlsError):
-            places.add(followed(self.output).name)
-        return places | {folder.name for folder in folders[1:]}
+                self.known[name], self.stages.seconds[name] = nothing, record["seconds"]
 
     def _left(self) -> float | None:
         """The seconds that are left for stages: without those of the end. The first stage has no limit."""
@@ -219,17 +168,8 @@ class _FitRun:
 
     def _do(self, stage: Stage, allowance: float | None, again: bool) -> str | None:
         """Returns why the stage has no result, or None."""
-        name, inputs, systems = stage.name, self._inputs(stage), self.candidates.systems
+        name, systems, gathered = stage.name, self.candidates.systems, self._gathered()
         begun, nothing, gathers = perf_counter(), None, stage.name in GATHERING
-        if not gathers:
-            if not self.journal.done(f"begin {name}", inputs):
-                kept = self._kept()
-                self.stages.clear(kept)
-                free = (place for n in count(2) if (place := f"{name}-{n}") not in kept)
-                place = next(free) if name in kept else name
-                self.journal.add(f"begin {name}", inputs, 0.0, {"place": place})
-            begin = self.journal.records[f"begin {name}"]["result"]
-            self.candidates.places[name] = str(begin.get("place", name))
         try:
             with self.progress.stage(name, allowance, again):
                 nothing = stage.run(allowance)
@@ -248,12 +188,11 @@ class _FitRun:
             give_back_freed()
         result = {
             "systems": [vars(system) for system in systems.values() if gathers or system.name == name],
-            "notes": self.stages.notes, "nothing": nothing, "place": self.candidates.place(name),
+            "notes": self.stages.notes, "nothing": nothing, "gathered": gathered,
         }  # fmt: skip
         self.stages.seconds.setdefault(name, perf_counter() - begun)
-        self.journal.add(name, inputs, perf_counter() - begun, result)
+        self.journal.add(name, perf_counter() - begun, result)
         self._choose()
-        self.stages.clear(self._kept())
         return nothing
 
     def _choose(self) -> None:
@@ -261,9 +200,7 @@ class _FitRun:
             return
         before, self.best = self.best, self.candidates.choose()
         chosen = self.best.chosen
-        if self.stays is None or self.stays in self.candidates.systems:
-            self.stays = None
-            self.candidates.link(chosen.name)
+        self.candidates.link(chosen.name)
         value = f"{self.options.decides} {100 * chosen.value:.1f}"
         best = f"best so far: {chosen.name}, dev {value} on {len(chosen.values)}"
         if self.candidates.unlabelled:
@@ -304,7 +241,7 @@ class _FitRun:
             if in_time and not self._tested(gold.split, name):
                 with self.progress.stage(f"test {name}", allowance), suppress(TimeIsUp):
                     candidates.save_run(candidates.opened(system), gold, system)
-                    self.journal.add(f"{gold.split} {name}", self.journal.inputs([], (name,)), 0.0, {})
+                    self.journal.add(f"{gold.split} {name}", 0.0, {})
                 give_back_freed()
             if self._tested(gold.split, name):
                 ranked.add(name)
@@ -315,5 +252,5 @@ class _FitRun:
         return gold, [name for name in systems if name in ranked]
 
     def _tested(self, split: str, name: str) -> bool:
-        known = self.journal.done(f"{split} {name}", self.journal.inputs([], (name,)))
+        known = f"{split} {name}" in self.journal.records
         return known and self.candidates.run_file(split, self.candidates.systems[name].folder).is_file()

@@ -24,7 +24,7 @@ from itertools import count, islice
 from pathlib import Path
 from statistics import fmean
 
-from grls.data.corpus import Corpus, corpus_file
+from grls.data.corpus import Corpus
 from grls.data.dataset import (
     Qrels,
     check_data,
@@ -102,8 +102,6 @@ class SplitData:
         return {split: len(judged) for split, judged in self.qrels.items()}
 
     def write(self, folder: Path) -> None:
-        if corpus_file(folder).resolve() == corpus_file(self.folder).resolve():
-            raise DataError("the data set is in the output of this run: give another output.", self.folder)
         write_dataset(folder, self.corpus, self.queries, self.qrels)
 
     @cached_property

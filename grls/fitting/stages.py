@@ -24,9 +24,8 @@ of them does not fit.
 
 from __future__ import annotations
 
-import re
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -71,8 +70,6 @@ ENCODER_BATCH, ENCODER_EPOCHS, WRITER_EPOCHS = 32, 3, 5
 BEAMS, RESCORED = 10, 50
 CHAINS = 5  # chains that ranked hops keep
 
-_PLACE = re.compile(r"(bm25|base|dense|generator|hybrid|(bm25|base|dense)-hops)(-\d+)?|fusion-.+")
-"""Folders that stages make below ``members``."""
 _TRAINED = {"dense": "biencoder", "generator": "generator"}
 """Stage -> the folder of its training below ``stages``."""
 _MOST = {"dense": (300, 3000), "generator": (500, 5000)}
@@ -88,13 +85,6 @@ _LOW_MEMORY = 10.0  # GiB of free memory below which activations are computed an
 _SAMPLE = 64  # passages by which the time of an embedding is measured
 _WORD_TEMPERATURES = (1.0, 0.5, 0.25)
 _LIGHTNING = {"auto": "auto", "float32": "32-true", "bfloat16": "bf16-mixed"}
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 class _Fewer(Exception):  # noqa: N818
@@ -132,20 +122,7 @@ class FitStages:
         return lines
 
     def training(self, stage: str) -> Path:
-        """The folder of a training; each place of its stage has one."""
-        return self.output / "stages" / f"{_TRAINED[stage]}{self.candidates.place(stage)[len(stage) :]}"
-
-    def clear(self, kept: Collection[str]) -> None:
-        """Remove what stages have made in all but these folders below ``members``."""
-        for path in (*self.output.glob("members/*"), *self.output.glob("runs/*/*")):
-            place = path.name.removeprefix(".").partition(".")[0]
-            if _PLACE.fullmatch(place) and place not in kept:
-                _remove(path)
-        for stage, name in _TRAINED.items():
-            for path in self.output.glob(f"stages/{name}*"):
-                number = path.name[len(name) :]
-                if re.fullmatch(r"(-\d+)?", number) and stage + number not in kept:
-                    _remove(path)
+        return self.output / "stages" / _TRAINED[stage]
 
     def all(self) -> list[Stage]:
         """The stages that data and models allow, in the order of their expected gain."""
@@ -180,7 +157,7 @@ class FitStages:
     # Stages.
 
     def _bm25(self, allowance: float | None) -> None:
-        folder = self.candidates.member(BM25)
+        folder = self.candidates.folder(BM25)
         if not (folder / "grls.json").is_file():
             BM25Retriever(self.candidates.corpus).save_pretrained(folder)
         self._ranked(System(BM25, folder.name), allowance)
@@ -192,7 +169,7 @@ class FitStages:
 
     def _embedded(self, name: str, model: str, allowance: float | None) -> None:
         """Embed the corpus with a model, and rank."""
-        folder, begun = self.candidates.member(name), perf_counter()
+        folder, begun = self.candidates.folder(name), perf_counter()
         assert self.models.biencoder is not None
         if not (folder / "grls.json").is_file():
             workers = Workers(None, WorkerOptions(shard=self._shard))
@@ -227,9 +204,9 @@ class FitStages:
         name, most, data = f"{of}-hops", self.data.most_hops, self.data
 
         def run(allowance: float | None) -> str | None:
-            folder, found = self.candidates.member(name), None
+            folder, found = self.candidates.folder(name), None
             hops = HopOptions(steps="ranked", max=None if data.unlabelled else most)
-            spec = hops_spec(str(self.candidates.member(of)), hops)
+            spec = hops_spec(str(self.candidates.folder(of)), hops)
             if data.unlabelled:  # cut sentences have one passage each, and would choose one hop
                 write_retriever(compose(spec, Opening(self.options.device)), folder, link=True)
             else:
@@ -383,7 +360,7 @@ class FitStages:
         begun, most = perf_counter(), None if allowance is None else _TRAINING * allowance
         model = self._trained("generator", WRITER_EPOCHS * self._epoch, self._train_writer, most)
         self.progress.limit(None if allowance is None else allowance - (perf_counter() - begun))
-        folder = self.candidates.member("generator")
+        folder = self.candidates.folder("generator")
         if not (folder / "grls.json").is_file():
             building = Building(str(folder), "generative", device=self.options.device)
             build(str(model), self.candidates.data, building)
@@ -436,7 +413,7 @@ class FitStages:
             "output": str(self.training("generator")),
             "resume": resume,
         }
-        teachers = [str(self.candidates.member(name)) for name in self._teachers]
+        teachers = [str(self.candidates.folder(name)) for name in self._teachers]
         if teachers:
             given["data.teacher"] = teachers[0]
         if data.short:
@@ -536,9 +513,9 @@ class FitStages:
         return SearchOptions(beams=BEAMS, truncate_queries=True, batch_size=max(1, min(_IN_FLIGHT, fits)))
 
     def _hybrid(self, allowance: float | None) -> None:
-        folder, hops, priors = self.candidates.member("hybrid"), self._writer_hops, [*self._teachers, BM25]
+        folder, hops, priors = self.candidates.folder("hybrid"), self._writer_hops, [*self._teachers, BM25]
         named = [PriorSpec(self.candidates.named(name)) for name in priors]
-        spec = hybrid_spec(str(self.candidates.member("generator")), named, PriorOptions())
+        spec = hybrid_spec(str(self.candidates.folder("generator")), named, PriorOptions())
         spec["search"] = recorded(self._searched)
         tried: dict[str, Any] = {"rescore_passages": RESCORED} if self.data.short else {}
         if hops > 1:

@@ -78,7 +78,7 @@ ANSWER = {"query_id": "q", "answer": "a", "ended": "no", "quotes": []}
 BROKEN: list[tuple[str, list[Any], Callable[[Path], Any], str]] = [
     ("t.jsonl", [SETTINGS, {"of": {"n": 1}, "found": 1}, {"of": {"n": 2}}], lambda file: Journal(file, {}),
      "line 3: the field 'found' is missing"),
-    (JOURNAL, [PLAN, {"stage": "bm25", "inputs": "x", "seconds": "long", "result": {}}],
+    (JOURNAL, [PLAN, {"stage": "bm25", "seconds": "long", "result": {}}],
      lambda file: FitJournal(file.parent, "d"), "line 2: the field 'seconds' is missing or malformed"),
     ("any.jsonl", [{"settings": [{}]}, {}], lambda file: GrowingFile(file, {}), "holds no settings"),
     *((JOURNAL, [PLAN, line], lambda file: FitJournal(file.parent, "e"), "holds a run over other data")

@@ -239,8 +239,8 @@ def test_what_hops_have_found_in_tuning_is_not_searched_again(
         """Queries of BM25 until the hops have ranked four queries."""
         shutil.rmtree(tmp_path / "runs", ignore_errors=True)
         candidates = FitCandidates(tmp_path, fit_options(), this_machine("cpu"))
-        if not (folder := candidates.member("bm25-hops")).is_dir():
-            BM25Retriever(candidates.corpus).save_pretrained(candidates.member("bm25"))
+        if not (folder := candidates.folder("bm25-hops")).is_dir():
+            BM25Retriever(candidates.corpus).save_pretrained(candidates.folder("bm25"))
             hops = {"steps": "ranked", "max": 2}
             create(folder, "hops", {"retriever": "../bm25", "hops": hops}, Opening("cpu"))
         before = searched
@@ -259,7 +259,7 @@ def test_a_fusion_costs_what_its_members_cost_now(tmp_path: Path) -> None:
     write_fit_data(tmp_path / "data")
     candidates = FitCandidates(tmp_path, fit_options(), this_machine("cpu"))
     for name in ("bm25", "other"):
-        BM25Retriever(candidates.corpus).save_pretrained(candidates.member(name))
+        BM25Retriever(candidates.corpus).save_pretrained(candidates.folder(name))
         candidates.rank(System(name, name))
     (fused,) = candidates.fuse(["bm25", "other"])
     candidates.systems["bm25"].cost = 5.0
@@ -340,64 +340,15 @@ def test_an_encoder_cuts_long_queries_though_the_run_was_killed_after_it_was_bui
     assert read_spec(tmp_path / "members" / "base")["search"] == {"truncate_queries": True}
 
 
-def test_with_other_options_the_output_opens_as_before_until_its_successor_has_ranked(
-    options: FitOptions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("option", [{"k": 21}, {"seed": 1}, {"measure": "R@50"}])
+def test_other_options_of_its_stages_are_refused_and_the_output_stays(
+    place: Path, whole: Fitted, options: FitOptions, tmp_path: Path, option: dict[str, Any]
 ) -> None:
-    """What grls.json links to was removed first, and the other candidates without a word."""
-    write_dataset(tmp_path / "data", passages(), [], {})
-    question, encoder = "is the otter calm ?", {"biencoder": options.biencoder, "generator": "none"}
-    first = fitted(tmp_path / "data", tmp_path / "first", **encoder)
-    expected, linked = grls.load(first.output, device="cpu").search(question, 3), followed(first.output).name
-    assert (first.kept, linked) == ("bm25 + base", "fusion-bm25-base")
-    done = [0]
-
-    def kill_at(moment: int, patch: pytest.MonkeyPatch) -> None:
-        """At each record, before a candidate has ranked, and before it is linked."""
-        done[0] = 0
-        for place, name in ((FitJournal, "add"), (FitCandidates, "rank"), (FitCandidates, "link")):
-            call = getattr(place, name)
-
-            def counted(self: Any, *given: Any, call: Callable[..., Any] = call, **more: Any) -> Any:
-                done[0] += 1
-                if done[0] == moment:
-                    raise Killed
-                return call(self, *given, **more)
-
-            patch.setattr(place, name, counted)
-
-    def named() -> list[str]:
-        """The folders of candidates, each of which has a run."""
-        runs = (output / "runs").glob("dev-1/*.jsonl")
-        names = sorted(folder.name for folder in members.iterdir())
-        assert sorted(file.stem for file in runs) == names
-        return names
-
-    for moment in count(1):
-        output = Path(shutil.copytree(first.output, tmp_path / f"{moment}"))
-        members = output / "members"
-        with pytest.MonkeyPatch.context() as patch:
-            kill_at(moment, patch)
-            try:
-                second = fitted(tmp_path / "data", output, **encoder | {"k": 21, "seed": 1})
-                break
-            except Killed:
-                opened = grls.load(output, device="cpu")
-                before = followed(output).name == linked
-                assert opened.search(question, 3) == expected if before else opened.describe().members
-        if moment == 5:  # the earlier options bring it back, and embed nothing
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(stages, "build", None)
-                assert fitted(tmp_path / "data", output, **encoder).metrics == first.metrics
-            assert grls.load(output, device="cpu").search(question, 3) == expected
-    assert moment > 8
-    assert second.kept == "bm25 + base"
-    assert named() == ["base-2", "bm25-2", "fusion-bm25-2-base-2"]
-    capsys.readouterr()
-    given = fit_options(**encoder)
-    fit_dataset(read_data(str(tmp_path / "data"), given), output, given)
-    told = "so these are made anew: bm25, base; the output opens as bm25 + base until then"
-    assert told in capsys.readouterr().out
-    assert named() == ["base", "bm25", "fusion-bm25-base"]
+    output = Path(shutil.copytree(place / "whole", tmp_path / "out"))
+    expected = grls.load(output, device="cpu").search("is the otter calm ?", 3)
+    with pytest.raises(MismatchError, match=r"begun with other settings \(.*\); give another output"):
+        fitted(place / "data", output, options, **option)
+    assert grls.load(output, device="cpu").search("is the otter calm ?", 3) == expected
 
 
 def test_an_embedding_that_does_not_fit_begins_with_the_time_that_is_left(
@@ -435,7 +386,7 @@ def stages_of(*names: str, runs: list[str], fail: str = "") -> Callable[[stages.
             def work(_: float | None) -> None:
                 runs.append(name)
                 if not name.startswith("fusion"):
-                    BM25Retriever(self.candidates.corpus).save_pretrained(self.candidates.member(name))
+                    BM25Retriever(self.candidates.corpus).save_pretrained(self.candidates.folder(name))
                     self.candidates.rank(System(name, name))
                 if name == fail:
                     raise MemoryError
@@ -513,7 +464,7 @@ def test_the_report_of_a_later_call_is_on_no_fewer_test_queries(
 def test_a_data_set_in_the_output_is_refused_and_stays(tmp_path: Path) -> None:
     data, output = write_fit_data(tmp_path / "data"), tmp_path / "out"
     fitted(data, output)
-    with pytest.raises(DataError, match="the data set is in the output of this run: give another output"):
+    with pytest.raises(MismatchError, match="other settings \\(seed\\); give another output"):
         fitted(output / "data", output, seed=1)
     assert (output / "data" / "corpus.jsonl").is_file()
 
@@ -527,25 +478,21 @@ def test_what_can_be_no_candidate_is_refused_before_anything_is_made(
     assert not (tmp_path / "out" / "members").exists()
 
 
-def test_models_that_came_later_are_taken_up_and_others_replace_what_was_made(
-    place: Path, whole: Fitted, options: FitOptions, tmp_path: Path
+def test_models_that_came_later_are_taken_up_and_others_are_refused(
+    place: Path, options: FitOptions, tmp_path: Path
 ) -> None:
     def made(**more: Any) -> set[str]:
         return set(fitted(place / "data", tmp_path / "out", options, **more).metrics)
 
     base = tmp_path / "out" / "members" / "base" / "embeddings.npy"
-    anew = tmp_path / "out" / "members" / "base-2" / "embeddings.npy"
     assert not {"hybrid"} & made(generator=None)
     before = base.stat().st_mtime_ns
     assert {"hybrid", "base", "dense"} <= made()
     assert base.stat().st_mtime_ns == before
-    first = base.read_bytes()
+    assert not (tmp_path / "out" / "stages" / "biencoder" / "checkpoints").exists()
     tiny_bert(tmp_path / "other", width=8)
-    made(biencoder=str(tmp_path / "other"), generator=None)
-    assert anew.read_bytes() != first
-    trained = tmp_path / "out" / "stages" / "biencoder-2"
-    assert (trained / "model").is_dir()
-    assert not (trained / "checkpoints").exists()
+    with pytest.raises(MismatchError, match=r"was made with biencoder=.*: name it again, or give another"):
+        made(biencoder=str(tmp_path / "other"), generator=None)
 
 
 def test_what_was_removed_is_made_again(place: Path, tmp_path: Path) -> None:
