@@ -2,7 +2,7 @@
 
 ``options`` are what a user may choose. ``splits`` reads, checks and divides the data; ``models`` says what
 the machine is and which models suit it. ``run`` lets ``search`` do one stage after another: it says which is
-next and whether there is time for it. ``stages`` do the work and make ``candidates``, which rank dev queries;
+next and how long it may take. ``stages`` do the work and make ``candidates``, which rank dev queries;
 ``choose`` says which is the best so far, and the output opens as it. ``journal`` records what is done and how
 long it took, so that a killed run goes on; ``result`` writes the results.
 """

@@ -210,6 +210,7 @@ class FitProgress:
         left, needed = self._end - monotonic(), loop.left() or 0.0
         telling = not self._again and loop.age() > max(_TELLING, 0.1 * (self._end - self._begun))
         if left < 0 or (telling and needed > _LATE * left):
+            self._late = True
             raise TimeIsUp(seconds=needed)
 
     def _show(self) -> None:
