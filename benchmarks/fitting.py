@@ -33,7 +33,8 @@ from grls.index import build_index
 from grls.models.load.generators import CausalLM, GeneratorSpec, Pretrained
 from grls.train.generator.data import RetrieveData
 from grls.train.generator.examples import Hops, RetrieveExamples
-from grls.train.generator.module import Retrieve, RetrieveChains
+from grls.train.generator.module import Retrieve
+from grls.train.options import ChainModelOptions, RetrieveDataOptions, RetrieveModelOptions
 
 IGNORED = -100
 """The label of a position without a loss, in transformers."""
@@ -199,22 +200,22 @@ def fit_ours(recipe: Recipe, watch: Watch, meter: Meter, fast: Fast) -> None:
     """Train with this package until the watch ends it.
 
     A sequence-to-sequence model learns single hops (``Retrieve``), a causal model all hops of a query as one
-    tree (``RetrieveChains``); its batches hold as many queries as give about the rival's number of hops.
+    tree (``together``); its batches hold as many queries as give about the rival's number of hops.
     """
     options: dict[str, Any] = {
         "optimizer": "adamw", "learning_rate": recipe.learning_rate, "schedule": "constant", "warmup": 0.0,
-        "loss": "allowed", "seed": recipe.seed,
+        "loss": "allowed", "seed": recipe.seed, "generator": recipe.generator,
     }  # fmt: skip
-    sizes: dict[str, Any] = {"length_pool": fast.length_pool, "seed": recipe.seed}
-    module: Any
-    data: RetrieveData
     if recipe.causal:
-        module = RetrieveChains(recipe.generator, freeze_embeddings=recipe.freeze_embeddings, **options)
-        data = RetrieveData(recipe.data, batch_size=_queries(recipe), **sizes)
+        options["freeze_embeddings"] = recipe.freeze_embeddings
+        module = Retrieve(ChainModelOptions(**options), together=True)
     else:
-        module = Retrieve(recipe.generator, freeze_encoder=recipe.freeze_encoder, **options)
+        module = Retrieve(RetrieveModelOptions(**options, freeze_encoder=recipe.freeze_encoder))
         _freeze(module.model, recipe)
-        data = RetrieveData(recipe.data, batch_size=recipe.batch_size, **sizes)
+    size = _queries(recipe) if recipe.causal else recipe.batch_size
+    data = RetrieveData(
+        RetrieveDataOptions(data=recipe.data, batch_size=size, length_pool=fast.length_pool, seed=recipe.seed)
+    )
     with tempfile.TemporaryDirectory() as folder:
         trainer = L.Trainer(
             devices=1, precision=fast.precision, max_epochs=-1, gradient_clip_val=1.0, logger=False,

@@ -284,7 +284,7 @@ def duty(node: ast.ClassDef | ast.FunctionDef) -> str | None:
     bases = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
     if node.name.endswith("Collator"):
         return "collate"
-    if any(base.endswith("Module") or base == "Interlace" for base in bases):
+    if any(base.endswith("Module") for base in bases):
         return "module"
     return "data" if any(base.endswith("Data") for base in bases) else None
 

@@ -268,6 +268,12 @@ class MemoriseDataOptions(GeneratorDataOptions):
     target: Literal["whole", "rest"] = "whole"
     reading: PassageInput = field(default_factory=PassageInput)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        bounded("(0, 1)", "data.", front=self.front)
+        if self.target == "rest" and self.reading.reads != "front":
+            raise ConfigError("target `rest` is the passage without its front: it needs reads `front`.")
+
 
 @dataclass(frozen=True)
 class Mix:
@@ -389,7 +395,7 @@ class RetrieveDataOptions(GeneratorDataOptions):
             retrieved again (if hops are learned); false: from the query alone.
         teacher: Teacher whose probabilities are mixed into the targets: a retriever folder over the same
             corpus (of a bi-encoder, a sparse or a multi-vector encoder), or ``bm25``; null: no teacher.
-        teacher_share: Share of the teacher in the targets (0 to 1).
+        teacher_share: Share of the teacher in the targets (above 0 to 1).
         branches: Number of passages drawn from the teacher at each hop and trained beside the gold passage.
         prior: Bi-encoders or BM25 beside which the generator learns: the loss is that of the product of both.
             Decode with the same prior; null: no prior.
@@ -417,6 +423,10 @@ class RetrieveDataOptions(GeneratorDataOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         bounded("(0, 1]", "data.", decay=self.decay)
+        bounded("(0, 1]", "data.", teacher_share=self.teacher_share)
+        at_least(0, "data.", branches=self.branches)
+        if self.branches and self.teacher is None:
+            raise ConfigError(f"branches need a teacher: set {Option('data.teacher')}.")
 
 
 @dataclass(frozen=True)

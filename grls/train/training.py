@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from pydoc import locate
 from typing import Any
@@ -41,15 +42,13 @@ from grls.train.core.module import GeneratorModule
 from grls.train.core.processes import leaving_no_group, only_training
 from grls.train.core.trainer import SHARDED, GiveBackFreed, RefuseNaN, TimeLimit, Trainer, TrainingLines
 from grls.train.doc2query.data import QueryData
-from grls.train.doc2query.module import WriteQueries
 from grls.train.generator.callbacks import ConstrainedRecall, SaveModel
 from grls.train.generator.data import MemoriseData, RetrieveData
-from grls.train.generator.module import Memorise, Retrieve, RetrieveChains
-from grls.train.options import TrainerOptions, TrainingStage, as_record
+from grls.train.generator.module import Retrieve
+from grls.train.options import RichesStage, TrainerOptions, TrainingStage, as_record
 from grls.train.result import TrainingResult
 from grls.train.riches.callbacks import QuoteRecall
 from grls.train.riches.data import InterlacedData
-from grls.train.riches.module import Interlace
 
 _UNFIT = {
     "BatchSizeFinder": f"tries several sizes of batches, but a run has one: set {Option('data.batch_size')}.",
@@ -59,22 +58,21 @@ _UNFIT = {
 """Callbacks of Lightning that do something else than they are meant for here, and why."""
 
 
-def _recall(options: Any) -> list[L.Callback]:
-    return [ConstrainedRecall(**vars(options.recall))]
-
-
-def _quotes(options: Any) -> list[L.Callback]:
-    return [QuoteRecall(**vars(options.quotes))]
-
-
-PARTS: dict[str, tuple[type[GeneratorModule], type[FitData], Callable[[TrainingStage], list[L.Callback]]]] = {
-    "memorise": (Memorise, MemoriseData, _recall),
-    "retrieve": (Retrieve, RetrieveData, _recall),
-    "chains": (RetrieveChains, RetrieveData, _recall),
-    "riches": (Interlace, InterlacedData, _quotes),
-    "doc2query": (WriteQueries, QueryData, lambda _: []),
+PARTS: dict[str, tuple[Callable[[Any], GeneratorModule], Callable[[Any], FitData]]] = {
+    "memorise": (partial(GeneratorModule, stage="memorise"), MemoriseData),
+    "retrieve": (Retrieve, RetrieveData),
+    "chains": (partial(Retrieve, together=True), RetrieveData),
+    "riches": (partial(GeneratorModule, stage="interlace"), InterlacedData),
+    "doc2query": (partial(GeneratorModule, stage="writequeries"), QueryData),
 }
-"""Stage -> its module, its data, and what measures dev."""
+"""Stage -> its module and its data."""
+
+
+def measures(options: Any) -> list[L.Callback]:
+    """The callbacks of a stage that measure dev."""
+    if isinstance(options, RichesStage):
+        return [QuoteRecall(options.quotes)]
+    return [ConstrainedRecall(options.recall)] if hasattr(options, "recall") else []
 
 
 @leaving_no_group()
@@ -89,15 +87,15 @@ def train(options: TrainingStage, clock: TrainingClock | None = None) -> Trainin
     with only_training(options.output):
         resumed = _checkpoint(options, state)
         L.seed_everything(options.seed_everything, workers=True)
-        make_module, make_data, make_measure = PARTS[options.name]
-        module, data = make_module(**vars(options.model)), make_data(**vars(options.data))
+        make_module, make_data = PARTS[options.name]
+        module, data = make_module(options.model), make_data(options.data)
         module.state = state
         folder: dict[str, Any] = {"dirpath": output / "checkpoints", "enable_version_counter": False}
         best = BestCheckpoint(**folder, filename="best", **vars(options.checkpoint))
         last = ModelCheckpoint(**folder, filename="last", save_on_train_epoch_end=True, **vars(options.last))
         # Dev is measured before other callbacks end the measurement: weight averaging puts its weights back.
         callbacks = [
-            *make_measure(options), *_callbacks(options), SaveModel(str(output / "model")), GiveBackFreed(),
+            *measures(options), *_callbacks(options), SaveModel(str(output / "model")), GiveBackFreed(),
             RefuseNaN(), TimeLimit(clock), *([] if clock.meter else [TrainingLines()]), WriteOptions(record),
             best, last,
         ]  # fmt: skip

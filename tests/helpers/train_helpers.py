@@ -16,12 +16,12 @@ from small_data import tiny_bert, write_small
 
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.models.load.generators import CausalLM
+from grls.models.load.generators import CausalLM, GeneratorSpec
 from grls.train.core.examples import Example
 from grls.train.generator.data import RetrieveData
-from grls.train.generator.module import RetrieveChains
+from grls.train.generator.module import Retrieve
 from grls.train.generator.targets import Teacher
-from grls.train.options import LearnBeside
+from grls.train.options import ChainModelOptions, LearnBeside, RetrieveDataOptions
 
 TRAIN = Path(__file__).parents[2] / "train.py"
 _HELPERS = os.pathsep.join(map(str, Path(__file__).parents[:2]))
@@ -77,10 +77,15 @@ def chain_options(root: Path, output: Path, *more: str, t5: bool = False) -> lis
     ]  # fmt: skip
 
 
+def chain_module(generator: GeneratorSpec, **options: Any) -> Retrieve:
+    """The module of the stage chains."""
+    return Retrieve(ChainModelOptions(generator=generator, **options), together=True)
+
+
 def opened_chains(root: Path, prior: LearnBeside | None = None, **options: Any) -> tuple[RetrieveData, Any]:
     """Chains of ``data`` for the causal model ``llama``, as a trainer sets both up."""
-    data = RetrieveData(str(root / "data"), prior=prior, **options)
-    module = RetrieveChains(CausalLM(str(root / "llama")))
+    data = RetrieveData(RetrieveDataOptions(data=str(root / "data"), prior=prior, **options))
+    module = chain_module(CausalLM(str(root / "llama")))
     module.model.eval()
     data.read(module)
     return data, module

@@ -21,6 +21,7 @@ from grls.io.files import read_json
 from grls.train.core.checkpoints import AtomicCheckpointIO
 from grls.train.generator.examples import MemoriseExamples
 from grls.train.generator.module import Retrieve
+from grls.train.options import RetrieveModelOptions
 
 LIGHTNING = "lightning.pytorch.callbacks"
 
@@ -126,7 +127,7 @@ def test_a_checkpoint_of_another_run(
 
 
 def test_a_checkpoint_of_another_model_in_the_same_place(data: Path) -> None:
-    module = Retrieve(scratch(data))
+    module = Retrieve(RetrieveModelOptions(generator=scratch(data)))
     weights = module.state_dict()
     for other, named in (
         (

@@ -16,6 +16,7 @@ from grls.models.biencoder import BiEncoderModel
 from grls.train.biencoder.examples import BiEncoderExamples, Pair
 from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.core.datamodule import FitData
+from grls.train.options import DataOptions
 
 
 class PairBatch(NamedTuple):
@@ -36,7 +37,8 @@ class BiEncoderData(FitData):
     """The pairs of a bi-encoder in batches of like length; they are drawn anew each epoch."""
 
     def __init__(self, examples: BiEncoderExamples, encoder: BiEncoderModel, options: BiEncoderOptions):
-        super().__init__("", options.batch_size, 1, options.length_pool, 0, options.seed, options.batch_size)
+        sizes: dict[str, Any] = {"global_batch_size": options.batch_size, "length_pool": options.length_pool}
+        super().__init__(DataOptions(data="", seed=options.seed, **sizes))
         self.train_examples: Any = examples
         self._encoder = encoder
         self._ready = True

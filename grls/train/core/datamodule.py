@@ -22,10 +22,11 @@ from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_split
 from grls.data.types import Query
-from grls.errors import ConfigError, DataError, MismatchError, Option, at_least
+from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index.rows import Ints
 from grls.io.progress import counted
 from grls.train.core.examples import Examples
+from grls.train.options import DataOptions
 
 _PRINTS = "fingerprints"
 """Key of the data's fingerprints in a checkpoint."""
@@ -45,21 +46,7 @@ def read_named_split(data: str, split: str, corpus: Corpus, option: str) -> tupl
 
 
 class FitData(L.LightningDataModule):
-    """Examples of train and dev, in batches.
-
-    Args:
-        data: Data set folder in BEIR's layout.
-        batch_size: Examples a batch and process.
-        global_batch_size: Examples of a batch of all processes together, in place of ``batch_size``: the run
-            has the same losses with any number of processes, and can be resumed with another number; null:
-            ``batch_size`` times the number of processes.
-        dev_size: Largest number of dev inputs to retrieve for.
-        length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch (more padding,
-            more varied batches).
-        workers: Processes that prepare batches; 0 prepares them in the training process.
-        seed: Seed of the order of examples and of all draws of an epoch; null: ``seed_everything`` (0 without
-            the command).
-    """
+    """Examples of train and dev, in batches."""
 
     train_examples: Examples
     dev_examples: Examples
@@ -69,24 +56,10 @@ class FitData(L.LightningDataModule):
     trainer: Any
     """Lightning sets it before it calls any hook; None without one."""
 
-    def __init__(
-        self,
-        data: str,
-        batch_size: int = 100,
-        dev_size: int = 200,
-        length_pool: int = 50,
-        workers: int = 0,
-        seed: int | None = None,
-        global_batch_size: int | None = None,
-    ):
+    def __init__(self, options: DataOptions):
         super().__init__()
-        self.data = data
-        self.batch_size = batch_size
-        self.global_batch_size = global_batch_size
-        self.dev_size = dev_size
-        self.length_pool = length_pool
-        self.workers = workers
-        self.seed = seed or 0
+        self.options: Any = options
+        self.seed = options.seed or 0
         self.fingerprints: dict[str, str] = {}
         """Name -> fingerprint of what examples are made of; a resumed run must find the same."""
         self._seen = (0, 0)
@@ -94,19 +67,15 @@ class FitData(L.LightningDataModule):
         self.sampler: LengthBucketedSampler | None = None
 
     def setup(self, stage: str) -> None:
-        if self._ready:
-            return
-        # Not in the constructor: jsonargparse would bury our error in one of its own.
-        counts = ("batch_size", "dev_size", "length_pool", "global_batch_size")
-        at_least(1, "data.", **{name: getattr(self, name) for name in counts})
-        module = self.trainer.lightning_module
-        self.read(module)
-        self.fingerprints["the tokenizer"] = tokenizer_fingerprint(module.tokenizer)
-        self._ready = True
+        if not self._ready:
+            module = self.trainer.lightning_module
+            self.read(module)
+            self.fingerprints["the tokenizer"] = tokenizer_fingerprint(module.tokenizer)
+            self._ready = True
 
     def read_split(self, split: str, corpus: Corpus) -> tuple[list[Query], Qrels]:
         """Queries and judgements of a split; a resumed run must find the same."""
-        queries, qrels = read_split(self.data, split, corpus, known=True)
+        queries, qrels = read_split(self.options.data, split, corpus, known=True)
         self.fingerprints |= {
             "corpus.jsonl": corpus.fingerprint,
             f"queries.jsonl (split {split})": digest(queries),
@@ -147,8 +116,8 @@ class FitData(L.LightningDataModule):
         for name, before in state_dict[_PRINTS].items():
             if self.fingerprints.get(name, before) != before:
                 raise MismatchError(
-                    f"{name} has changed since the run on {self.data} began: put it back as it was, or "
-                    f"begin a new run in another {Option('output')}."
+                    f"{name} has changed since the run on {self.options.data} began: put it back as it "
+                    f"was, or begin a new run in another {Option('output')}."
                 )
         then = state_dict[_BATCH]
         if then != self.examples_a_batch:
@@ -166,7 +135,7 @@ class FitData(L.LightningDataModule):
     @property
     def examples_a_batch(self) -> int:
         together = 1 if self.trainer is None else int(self.trainer.world_size)
-        return self.global_batch_size or self.batch_size * together
+        return int(self.options.global_batch_size or self.options.batch_size * together)
 
     def dev_copies(self, batch: int) -> int:
         """How often each example of a dev batch is there."""
@@ -178,16 +147,16 @@ class FitData(L.LightningDataModule):
     ) -> tuple[DataLoader[Any], LengthBucketedSampler]:
         sampler = LengthBucketedSampler(
             np.asarray(examples.lengths()), self.examples_a_batch, self.seed, shuffle,
-            self.trainer.global_rank, self.trainer.world_size, self.length_pool,
+            self.trainer.global_rank, self.trainer.world_size, self.options.length_pool,
             getattr(examples, "lengths_in", None),
         )  # fmt: skip
         loader: DataLoader[Any] = DataLoader(
             DrawnExamples(examples),
             batch_sampler=sampler,
             collate_fn=collator,
-            num_workers=self.workers,
+            num_workers=self.options.workers,
             # Python 3.14 would pickle what makes batches, retrievers included, as macOS and Windows do.
-            multiprocessing_context="fork" if self.workers and sys.platform == "linux" else None,
+            multiprocessing_context="fork" if self.options.workers and sys.platform == "linux" else None,
         )
         return loader, sampler
 

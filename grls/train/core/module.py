@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import lightning as L
 import torch
@@ -24,7 +24,7 @@ from transformers import get_constant_schedule_with_warmup, get_linear_schedule_
 from transformers.optimization import Adafactor
 
 from grls.data.codec import CLOSING_MARKERS
-from grls.errors import ConfigError, MismatchError, Option, bounded
+from grls.errors import ConfigError, MismatchError, Option
 from grls.models.base import check_positions
 from grls.models.head import Head
 from grls.models.load.build import Loaded, add_markers, is_four_bit
@@ -43,8 +43,7 @@ from grls.train.core.processes import (
     weighed,
     whole_weights,
 )
-
-Loss = Literal["full", "allowed"]
+from grls.train.options import ModelOptions
 
 _FUSED = ("cpu", "cuda")
 """Devices with a fused AdamW kernel."""
@@ -167,83 +166,37 @@ class TrainingModule(L.LightningModule):
 
 
 class GeneratorModule(TrainingModule):
-    """Trains a generator.
-
-    Args:
-        generator: The model to start from.
-        closing_markers: Give the model the markers ``</QUESTION>``, ``</EVIDENCE>`` and ``</TITLE>``, so that
-            query, evidence and titles end with one, as in the paper (appendix A.3). A model that has them
-            keeps them. They are part of its tokenizer, which is saved with it: index and search read them
-            there.
-        optimizer: ``adafactor`` with a fixed learning rate, as in the paper, or ``adamw``.
-        learning_rate: Peak learning rate.
-        schedule: Learning rate after the warm-up: ``constant``, or ``linear`` decay to zero.
-        warmup: Share of all steps in which the learning rate rises (0 to 1).
-        loss: Cross-entropy over the vocabulary (``full``), or over the tokens that the constraint index
-            allows (``allowed``).
-        gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
-        freeze_encoder: Do not train the encoder and the weights that it shares (T5: the word embeddings).
-        freeze_embeddings: Do not train the word embeddings and an output head that is tied to them; null:
-            frozen in causal models, whose vocabulary is large.
-        lora_rank: Rank of low-rank adapters beside every linear layer but the head. Only the adapters are
-            trained, and merged into the saved model. 0: no adapters, all weights are trained.
-        seed: Seed of dropout, which is a function of (seed, batch number, rank): a resumed run repeats an
-            uninterrupted one; null: ``seed_everything`` (0 without the command).
-    """
+    """Trains a generator. ``stage`` is the name of the training in the record beside the model."""
 
     first_rank_seeds = True
-    stage = ""
-    """Name of the stage in the record beside a trained model; empty: the name of the class."""
 
-    def __init__(
-        self,
-        generator: GeneratorSpec,
-        closing_markers: bool = False,
-        optimizer: Literal["adafactor", "adamw"] = "adafactor",
-        learning_rate: float = 1e-4,
-        schedule: Literal["constant", "linear"] = "linear",
-        warmup: float = 0.1,
-        loss: Loss = "full",
-        gradient_checkpointing: bool = False,
-        freeze_encoder: bool = False,
-        freeze_embeddings: bool | None = None,
-        lora_rank: int = 0,
-        seed: int | None = None,
-    ):
-        super().__init__(seed or 0, optimizer)
-        bounded("(0, inf)", "model.", learning_rate=learning_rate)
-        bounded("[0, 1]", "model.", warmup=warmup)
-        self._closing_markers = closing_markers
-        self.model, self.tokenizer = self._load(generator)
-        self.stages = (*generator.stages(), self.stage or type(self).__name__.lower())
-        if is_four_bit(self.model) and not lora_rank:
+    def __init__(self, options: ModelOptions, stage: str):
+        super().__init__(options.seed or 0, options.optimizer)
+        self.options: Any = options
+        self.model, self.tokenizer = self._load(options.generator)
+        self.stages = (*options.generator.stages(), stage)
+        if is_four_bit(self.model) and not options.lora_rank:
             raise ConfigError(
                 f"four_bit: four bits cannot be trained: set {Option('model.lora_rank')} above 0."
             )
-        if lora_rank:
-            add_adapters(self.model, lora_rank)
+        if options.lora_rank:
+            add_adapters(self.model, options.lora_rank)
         self.model.train()
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.warmup = warmup
-        self.loss: Loss = loss
         self._head = Head(self.model)
-        if gradient_checkpointing:
+        if options.gradient_checkpointing:
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         for name, parameter in self.model.named_parameters():
             if "pooler" in name:  # no training here uses it
                 parameter.requires_grad = False
-        if freeze_encoder and not is_causal(self.model):
+        causal = is_causal(self.model)
+        if options.freeze_encoder and causal:
+            raise ConfigError("freeze_encoder: a causal language model has no encoder to freeze.")
+        if options.freeze_encoder:
             self.model.get_encoder().requires_grad_(False)
-        if freeze_embeddings or (freeze_embeddings is None and is_causal(self.model)):
+        if options.freeze_embeddings or (options.freeze_embeddings is None and causal):
             self.model.get_input_embeddings().requires_grad_(False)
-        self._asked_to_freeze = freeze_encoder
-        self._remade = (generator, lora_rank)
 
     def setup(self, stage: str) -> None:
-        """Refuse options that cannot work (in the constructor, jsonargparse would hide the error)."""
-        if self._asked_to_freeze and is_causal(self.model):
-            raise ConfigError("freeze_encoder: a causal language model has no encoder to freeze.")
         if self._sharding is not None and self.optimizer != "adamw":
             raise ConfigError(
                 f"{Option('trainer.strategy', 'fsdp')}: set {Option('model.optimizer', 'adamw')}, got "
@@ -256,12 +209,12 @@ class GeneratorModule(TrainingModule):
 
     def _load(self, generator: GeneratorSpec) -> Loaded:
         loaded = generator.load()
-        if self._closing_markers:
+        if self.options.closing_markers:
             add_markers(*loaded, CLOSING_MARKERS)
         return loaded
 
     def plain_model(self) -> Any:
-        generator, rank = self._remade
+        generator, rank = self.options.generator, self.options.lora_rank
         four_bit = is_four_bit(self.model)
         if not self._whole and not four_bit:
             return super().plain_model()
@@ -269,7 +222,7 @@ class GeneratorModule(TrainingModule):
         if not weights:
             return None
         if four_bit:  # all but the adapters is as it was
-            generator = replace(generator, four_bit=False)  # type: ignore[type-var]
+            generator = replace(generator, four_bit=False)
             weights = {name: value for name, value in weights.items() if "lora_" in name}
         model = self._load(generator).model
         if rank:
@@ -319,7 +272,7 @@ class GeneratorModule(TrainingModule):
         return weighed(total / batch.divisor, batch.divisor)
 
     def configure_optimizers(self) -> Any:
-        return self.optimizer_and_schedule(self)
+        return self.optimizer_and_schedule(self.options)
 
 
 def taken_scores(head: Head, hidden: Tensor, decisions: DecisionTensors) -> Tensor:

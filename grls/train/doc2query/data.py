@@ -19,42 +19,17 @@ from grls.models.seq2seq.slots import start_token
 from grls.train.core.datamodule import FitData
 from grls.train.core.examples import Example, chain_passages, drawn_chain, gold_chains
 from grls.train.doc2query.generate import FORM, QueryForm, QueryPrompt
-from grls.train.doc2query.options import PassagesRead
 from grls.train.generator.callbacks import refuse_unmeasured
+from grls.train.options import QueryDataOptions
 from grls.train.riches.collate import TextCollator
 
 log = logging.getLogger(__name__)
 
 
 class QueryData(FitData):
-    """Gold passages -> query.
+    """Gold passages -> query."""
 
-    Args:
-        data: Data set folder in BEIR's layout.
-        train_split: Split of the training queries.
-        dev_split: Split of the dev queries; ``dev_size`` counts queries.
-        passages: Gold passages that the model reads: ``one``, ``all`` of a query in their order, or ``some``
-            of them, drawn anew each epoch. To write queries for chains of passages, a model needs ``all`` or
-            ``some``.
-        max_passage_tokens: Longest passage in tokens; longer passages are cut.
-        max_query_tokens: Longest query in tokens; longer queries are left out and counted.
-        kwargs: The options of :class:`grls.train.core.datamodule.FitData`.
-    """
-
-    def __init__(
-        self,
-        data: str,
-        train_split: str = "train",
-        dev_split: str = "dev",
-        passages: PassagesRead = "one",
-        max_passage_tokens: int = 128,
-        max_query_tokens: int = 64,
-        **kwargs: Any,
-    ):
-        super().__init__(data, **kwargs)
-        self.train_split = train_split
-        self.dev_split = dev_split
-        self.form = QueryForm(passages, max_passage_tokens, max_query_tokens)
+    options: QueryDataOptions
 
     def setup(self, stage: str) -> None:
         hint = f"Set {Option('checkpoint.monitor', 'dev_loss')} and {Option('checkpoint.mode', 'min')}."
@@ -62,26 +37,27 @@ class QueryData(FitData):
         super().setup(stage)
 
     def read(self, module: Any) -> None:
-        if module.loss != "full":
+        if module.options.loss != "full":
             raise ConfigError("a query is free text without a constraint index: take loss `full`.")
-        tokenizer = module.tokenizer
+        options, tokenizer = self.options, module.tokenizer
         if tokenizer.eos_token_id is None and tokenizer.sep_token_id is not None:
             # BERT has no end token, and the end token of training must be known when queries are written.
             tokenizer.eos_token = tokenizer.sep_token
         causal = not module.model.config.is_encoder_decoder
-        self.corpus = Corpus.read(self.data)
-        self.prompt = QueryPrompt(tokenizer, causal, self.form)
-        train = self.read_split(self.train_split, self.corpus)
-        self.train_examples = QueryExamples(*train, self.corpus, self.prompt, self.seed, self.train_split)
-        queries, qrels = self.read_split(self.dev_split, self.corpus)
-        dev = queries[: self.dev_size], qrels
-        self.dev_examples = QueryExamples(*dev, self.corpus, self.prompt, self.seed, self.dev_split)
+        self.corpus = Corpus.read(options.data)
+        form = QueryForm(options.passages, options.max_passage_tokens, options.max_query_tokens)
+        self.prompt = QueryPrompt(tokenizer, causal, form)
+        train = self.read_split(options.train_split, self.corpus)
+        self.train_examples = QueryExamples(*train, self.corpus, self.prompt, self.seed, options.train_split)
+        queries, qrels = self.read_split(options.dev_split, self.corpus)
+        dev = queries[: options.dev_size], qrels
+        self.dev_examples = QueryExamples(*dev, self.corpus, self.prompt, self.seed, options.dev_split)
         start = None if causal else start_token(module.model)
         self.collator = TextCollator(int(tokenizer.pad_token_id), start)
 
     def beside_model(self) -> dict[str, Any]:
         """The form of input and output, which ``grls prepare pseudo-queries`` reads."""
-        return {FORM: self.form._asdict()}
+        return {FORM: self.prompt.form._asdict()}
 
 
 class QueryExamples:

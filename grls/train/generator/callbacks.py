@@ -29,6 +29,7 @@ from grls.retrieve.hops.retriever import HopsRetriever
 from grls.train.core.checkpoints import BestCheckpoint, kept_checkpoint
 from grls.train.core.trainer import is_metered, load_weights, spoiled
 from grls.train.generator.data import MemoriseData, RetrieveData
+from grls.train.options import RecallOptions
 
 log = logging.getLogger(__name__)
 
@@ -36,27 +37,12 @@ log = logging.getLogger(__name__)
 class ConstrainedRecall(L.Callback):
     """Measures retrieval on dev at the end of each validation.
 
-    Logs ``dev_recall`` (recall@k of the gold passages from the query alone; with ``--data.by_hop``, at every
-    hop) and, with ``hops``, ``dev_f1`` (set F1 of dynamic multi-step retrieval).
-
-    Args:
-        k: Cut-off of recall.
-        beams: Beam width.
-        hops: Largest number of hops of dynamic retrieval, measured as ``dev_f1``; 0 measures only single-step
-            recall.
-        rescore: Passages of each input to rescore, for a generator that learns rescoring; 0: none.
+    See :class:`grls.train.options.RecallOptions`.
     """
 
-    def __init__(
-        self,
-        k: int = 5,
-        beams: int = 5,
-        hops: int = 0,
-        rescore: int = 0,
-    ):
-        self.k = k
-        self.hops = hops
-        self.options = SearchOptions(max(k, beams), batch_size=64, rescore=rescore)
+    def __init__(self, options: RecallOptions):
+        self.k, self.hops = options.k, options.hops
+        self.options = SearchOptions(max(options.k, options.beams), batch_size=64, rescore=options.rescore)
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
@@ -86,7 +72,7 @@ class ConstrainedRecall(L.Callback):
             return
         module: Any = pl_module
         with module.whole_weights():
-            options = replace(self.options, truncate_queries=data.truncate_queries)
+            options = replace(self.options, truncate_queries=data.options.truncate_queries)
             parts = (module.model, data.codec, data.corpus, data.index)
             retriever = GenerativeRetriever(
                 *parts, options, spans=data.spans, rescore_input=data.rescore_input

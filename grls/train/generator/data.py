@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from grls.data.codec import LIMITS, Codec, Limits
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, gold_passages, read_queries
+from grls.data.dataset import gold_passages, read_queries
 from grls.data.spans import SPANS, Spans
 from grls.data.types import Query
-from grls.errors import ConfigError, DataError, MismatchError, Option, bounded
+from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index import ConstraintIndex, build_index
 from grls.io.files import sha256
 from grls.models.head import RESCORE, RescoreInput
@@ -31,17 +32,16 @@ from grls.train.core.datamodule import FitData, digest
 from grls.train.core.examples import Examples
 from grls.train.generator.collate import HopCollator
 from grls.train.generator.examples import (
-    USUAL_INPUT,
     HopExample,
     Hops,
     MemoriseExamples,
     RetrieveExamples,
 )
-from grls.train.generator.mix import NO_MIX, Mixture, planned_epochs, share_at
+from grls.train.generator.mix import Mixture, planned_epochs, share_at
 from grls.train.generator.prior import OpenPriors, open_priors
 from grls.train.generator.rescoring import Proposals
 from grls.train.generator.targets import SpanTargets, Teaching
-from grls.train.options import LearnBeside, Mix, PassageInput, Rescore, Shares, WriteSpans
+from grls.train.options import GeneratorDataOptions, MemoriseDataOptions, RetrieveDataOptions, Shares
 
 
 class DevInput(NamedTuple):
@@ -56,85 +56,55 @@ class DevInput(NamedTuple):
     evidence: tuple[int, ...] = ()
 
 
+def _limits(options: GeneratorDataOptions) -> Limits:
+    tokens = (options.max_passage_tokens, options.max_query_tokens, options.max_input_tokens)
+    return Limits(*tokens, options.evidence_words)
+
+
 class MemoriseData(FitData):
     """Front of a passage, or another input made from it -> passage.
 
     Dev is a sample of the training passages, since the aim is to memorise them.
-
-    Args:
-        data: Data set folder in BEIR's layout.
-        front: Share of a passage's tokens in its front (0 to 1).
-        unit: ``text``: the front is a share of the tokens; ``path``: passages are
-            ``subject; relation; object``, and the front is subject and relation.
-        target: ``whole``: the decoder writes the whole passage; ``rest``: it writes the passage without the
-            front.
-        reading: The model input of a passage: its front, or all of it.
-        max_passage_tokens: Longest passage in tokens; longer passages are cut.
-        max_query_tokens: Longest query in tokens.
-        max_input_tokens: Longest model input in tokens.
-        truncate_queries: Cut queries that are too long (for later stages); false refuses them.
-        evidence_words: Largest number of words of each evidence passage in a model input (for later stages).
-        kwargs: The options of :class:`grls.train.core.datamodule.FitData`; ``dev_size`` counts passages.
     """
 
+    options: MemoriseDataOptions
     priors = spans = rescore_input = dev_queries = None  # see RetrieveData
 
-    def __init__(
-        self,
-        data: str,
-        front: float = 0.7,
-        unit: Literal["text", "path"] = "text",
-        target: Literal["whole", "rest"] = "whole",
-        reading: PassageInput = USUAL_INPUT,
-        max_passage_tokens: int = 512,
-        max_query_tokens: int = 256,
-        max_input_tokens: int = 512,
-        truncate_queries: bool = False,
-        evidence_words: int = 0,
-        **kwargs: Any,
-    ):
-        super().__init__(data, **kwargs)
-        self.limits = Limits(max_passage_tokens, max_query_tokens, max_input_tokens, evidence_words)
-        self.truncate_queries = truncate_queries
-        self.reading = reading
-        self.front = front
-        self.unit: Literal["text", "path"] = unit
-        self.target: Literal["whole", "rest"] = target
-
     def read(self, module: Any) -> None:
-        if module.loss == "allowed" and self.target == "rest":
+        options, full = self.options, module.options.loss == "full"
+        if not full and options.target == "rest":
             raise ConfigError(
                 "loss `allowed` needs target `whole`, since the index has no paths of partial passages. "
                 "Choose target `whole` or loss `full`."
             )
-        self.codec = Codec(module.tokenizer, self.limits, is_causal(module.model))
-        self.corpus = Corpus.read(self.data)
+        self.codec = Codec(module.tokenizer, _limits(options), is_causal(module.model))
+        self.corpus = Corpus.read(options.data)
         self.fingerprints["corpus.jsonl"] = self.corpus.fingerprint
         self.index: ConstraintIndex = build_index(self.corpus, self.codec)
-        form = (self.front, self.unit, self.target, self.reading, self.seed)
+        form = (options.front, options.unit, options.target, options.reading, self.seed)
         examples = MemoriseExamples(self.corpus, self.codec, *form)
         passages = range(len(examples))
-        self._sample = random.Random(self.seed).sample(passages, min(self.dev_size, len(examples)))
+        self._sample = random.Random(self.seed).sample(passages, min(options.dev_size, len(examples)))
         self.train_examples, self.dev_examples = examples, Chosen(examples, self._sample)
         self.collator = HopCollator(
             int(module.tokenizer.pad_token_id),
             self.index,
             Teaching(self.index, len(self.corpus)),
             None if self.codec.causal else start_token(module.model),
-            module.loss == "full",
+            full,
             together=False,
         )
 
     def beside_model(self) -> dict[str, Any]:
         """The length limits, which ``grls index`` reads."""
-        return {LIMITS: self.limits.record()}
+        return {LIMITS: self.codec.limits.record()}
 
     def dev_inputs(self) -> list[DevInput]:
         """The model inputs of the sampled passages, each its own gold passage.
 
         Empty under target ``rest``: the model does not write whole passages, so it cannot retrieve them.
         """
-        if self.target == "rest":
+        if self.options.target == "rest":
             return []
         hops = [self.dev_examples.draw(n, 0)[0] for n in range(len(self.dev_examples))]
         ids = self.corpus.ids(self._sample)
@@ -144,141 +114,78 @@ class MemoriseData(FitData):
 class RetrieveData(FitData):
     """Query and evidence so far -> next passage, then DONE.
 
-    Args:
-        data: Data set folder in BEIR's layout.
-        train_split: Split of the training queries.
-        dev_split: Split of the dev queries.
-        multistep: Learn hop by hop; false: learn every gold passage from the query alone; null: hop by hop
-            if a training query has several gold passages.
-        done: Learn DONE after the last hop (multi-step only).
-        shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
-        mix: Examples that are mixed in: pseudo-queries, passages to memorise.
-        by_hop: Measure dev recall at every hop, with the gold passages before it as evidence, which is not
-            retrieved again (if hops are learned); false: from the query alone.
-        teacher: Teacher whose probabilities are mixed into the targets: a retriever folder over the same
-            corpus (of a bi-encoder, a sparse or a multi-vector encoder), or ``bm25``; null: no teacher.
-        teacher_share: Share of the teacher in the targets (0 to 1).
-        branches: Number of passages drawn from the teacher at each hop and trained beside the gold passage.
-        prior: Bi-encoders or BM25 beside which the generator learns: the loss is that of the product of both.
-            Decode with the same prior; null: no prior.
-        spans: Learn to write spans of passages instead of passages from their beginning; null: no spans.
-        rescore: Learn to rescore passages that are read to their end; null: no rescoring.
-        decay: Token n of a passage has the weight ``decay ** n``; below 1, the first tokens weigh more, which
-            decide what a beam keeps.
-        max_passage_tokens: Longest passage in tokens; longer passages are cut.
-        max_query_tokens: Longest query in tokens; longer queries are refused, or cut with
-            ``truncate_queries``.
-        max_input_tokens: Longest model input in tokens: query and evidence together.
-        truncate_queries: Cut queries that are too long; false refuses them.
-        evidence_words: Largest number of words of each evidence passage in a model input: its first sentence
-            and the sentences nearest to the question. 0: the whole passage.
-        kwargs: The options of :class:`grls.train.core.datamodule.FitData`; ``batch_size`` counts hops, of
-            chains queries; ``dev_size`` counts queries.
-
     Attributes:
         priors: The priors beside which the generator is decoded; None: it is decoded alone.
         spans: The spans that it writes; None: it writes passages from their beginning.
         rescore_input: How it reads passages for rescoring; None: it does not learn to rescore.
     """
 
-    def __init__(
-        self,
-        data: str,
-        train_split: str = "train",
-        dev_split: str = "dev",
-        multistep: bool | None = True,
-        done: bool = True,
-        shuffle: bool = False,
-        mix: Mix = NO_MIX,
-        by_hop: bool = False,
-        teacher: str | None = None,
-        teacher_share: float = 0.5,
-        branches: int = 0,
-        prior: LearnBeside | None = None,
-        spans: WriteSpans | None = None,
-        rescore: Rescore | None = None,
-        decay: float = 1.0,
-        max_passage_tokens: int = 512,
-        max_query_tokens: int = 256,
-        max_input_tokens: int = 512,
-        truncate_queries: bool = False,
-        evidence_words: int = 0,
-        **kwargs: Any,
-    ):
-        super().__init__(data, **kwargs)
-        self.limits = Limits(max_passage_tokens, max_query_tokens, max_input_tokens, evidence_words)
-        self.truncate_queries = truncate_queries
-        self.train_split = train_split
-        self.dev_split = dev_split
-        self.multistep = multistep
-        self.done = done
-        self.shuffle = shuffle
-        self.mix = mix
-        self.by_hop = by_hop
-        self.teacher = teacher
-        self.teacher_share = teacher_share
-        self.branches = branches
-        self.prior = prior
-        self.write_spans = spans
-        self.rescore = rescore
-        self.decay = decay
-        self.priors: OpenPriors | None = None
-        self.spans: Spans | None = None
-        self.rescore_input = None if rescore is None else RescoreInput(rescore.tokens)
+    options: RetrieveDataOptions
+    priors: OpenPriors | None = None
+    spans: Spans | None = None
+    rescore_input: RescoreInput | None = None
 
     def read(self, module: Any) -> None:
-        bounded("(0, 1]", "data.", decay=self.decay)
-        full = module.loss == "full"
+        options, full, together = self.options, module.options.loss == "full", bool(module.together)
         for name in ("teacher", "prior") if full else ():
-            if getattr(self, name) is not None:
+            if getattr(options, name) is not None:
                 raise ConfigError(
                     f"{Option(f'data.{name}')} is learned over the tokens that the index allows: set "
                     f"{Option('model.loss', 'allowed')}."
                 )
-        self.codec = Codec(module.tokenizer, self.limits, is_causal(module.model))
-        self.corpus = Corpus.read(self.data)
+        limits = _limits(options)
+        self.codec = Codec(module.tokenizer, limits, is_causal(module.model))
+        self.corpus = Corpus.read(options.data)
         done, span_options = len(self.corpus), dict[str, Any]()
-        if self.write_spans is not None:
-            options = self.write_spans
-            self.spans = Spans(self.corpus, options.words)
-            targets = SpanTargets(self.spans, options.temperature, options.evidence, self.limits.evidence)
-            span_options = {"spans": targets, "drawn": options.drawn}
+        if options.spans is not None:
+            write = options.spans
+            self.spans = Spans(self.corpus, write.words)
+            targets = SpanTargets(self.spans, write.temperature, write.evidence, limits.evidence)
+            span_options = {"spans": targets, "drawn": write.drawn}
         self.index: ConstraintIndex = build_index(self.spans or self.corpus, self.codec)
-        train = self.read_split(self.train_split, self.corpus)
-        if self.multistep is None:
-            self.multistep = any(len(gold_passages(query, train[1])) > 1 for query in train[0])
-        dev = self.read_split(self.dev_split, self.corpus)
-        self.dev_queries = dev[0][: self.dev_size], dev[1]
-        together = bool(module.together)
-        self.train_examples = self._mixed(self._examples(*train, together), together)
-        self.dev_examples = self._examples(*self.dev_queries, together)
+        train = self.read_split(options.train_split, self.corpus)
+        multistep = options.multistep
+        if multistep is None:
+            multistep = any(len(gold_passages(query, train[1])) > 1 for query in train[0])
+        dev = self.read_split(options.dev_split, self.corpus)
+        self.dev_queries = dev[0][: options.dev_size], dev[1]
+        self.by_hop = options.by_hop and multistep
+        make = partial(
+            RetrieveExamples, corpus=self.corpus, codec=self.codec, multistep=multistep,
+            truncate=options.truncate_queries, together=together,
+        )  # fmt: skip
+        as_asked = partial(make, done=options.done, shuffle=options.shuffle, seed=self.seed)
+        self.train_examples = self._mixed(as_asked(*train), make)
+        self.dev_examples = as_asked(*self.dev_queries)
 
-        device = "cpu" if self.workers else "auto"  # forked processes, in which batches are made, have no GPU
+        # Batches are made in forked processes, which cannot use a GPU.
+        device = "cpu" if options.workers else "auto"
         share, teacher, proposals = 0.0, None, None
-        if self.teacher is not None:
-            opened = RetrieverTeacher(self.teacher, self.corpus, device)
-            teacher, share = opened.opinions, self.teacher_share
+        if options.teacher is not None:
+            opened = RetrieverTeacher(options.teacher, self.corpus, device)
+            teacher, share = opened.opinions, options.teacher_share
             self.fingerprints["the retriever of data.teacher"] = opened.fingerprint()
-        teaching = Teaching(self.index, done, teacher, share, self.branches, **span_options)
-        if self.prior is not None:
-            self.priors = open_priors(self.prior, self.corpus, device, self.spans)
+        teaching = Teaching(self.index, done, teacher, share, options.branches, **span_options)
+        if options.prior is not None:
+            self.priors = open_priors(options.prior, self.corpus, device, self.spans)
             sources = [weighed.source.fingerprint() for weighed in self.priors.weighed]
             self.fingerprints["a retriever of data.prior"] = digest(sources)
-        if self.rescore is not None:
-            proposals = Proposals(self.rescore, self.corpus, self.codec, device)
+        if options.rescore is not None:
+            self.rescore_input = RescoreInput(options.rescore.tokens)
+            proposals = Proposals(options.rescore, self.corpus, self.codec, device)
             sources = [source.fingerprint() for source in proposals.sources]
             self.fingerprints["a retriever of data.rescore"] = digest(sources)
         self.collator = HopCollator(
             int(module.tokenizer.pad_token_id), self.index, teaching,
-            None if self.codec.causal else start_token(module.model), full, together, self.decay,
+            None if self.codec.causal else start_token(module.model), full, together, options.decay,
             self.priors, proposals,
         )  # fmt: skip
         # Dev measures only gold chains, so that runs with and without a teacher are comparable.
         gold = Teaching(self.index, done, **span_options)
         self.dev_collator = replace(self.collator, teaching=gold, decay=1.0, proposals=None)
 
-    def _mixed(self, main: Examples, together: bool) -> Examples:
-        mix, parts = self.mix, list[tuple[Examples, Shares]]()
+    def _mixed(self, main: Examples, make: Callable[..., Examples]) -> Examples:
+        mix, parts = self.options.mix, list[tuple[Examples, Shares]]()
         if mix.pseudo is not None:
             queries = read_queries(mix.pseudo)
             self.fingerprints[mix.pseudo] = sha256(mix.pseudo)
@@ -286,8 +193,7 @@ class RetrieveData(FitData):
             if without is not None:
                 raise DataError(f"the pseudo-query {without!r} has no evidence to learn.", mix.pseudo)
             # No DONE: a pseudo-query was written from its evidence, which need not be all that answers it.
-            options = {"done": False, "shuffle": False, "seed": f"pseudo-{self.seed}"}
-            parts.append((self._examples(queries, {}, together, **options), mix.pseudo_share))
+            parts.append((make(queries, {}, done=False, seed=f"pseudo-{self.seed}"), mix.pseudo_share))
         if mix.memorise is not None:
             memorised = MemoriseExamples(self.corpus, self.codec, reading=mix.memorise, seed=self.seed)
             parts.append((memorised, mix.memorise_share))
@@ -301,18 +207,9 @@ class RetrieveData(FitData):
             )
         return Mixture(main, parts, epochs or 1, mix.size, self.seed)
 
-    def _examples(
-        self, queries: Sequence[Query], qrels: Qrels, together: bool, **changed: Any
-    ) -> RetrieveExamples:
-        options = {
-            "multistep": self.multistep, "done": self.done, "shuffle": self.shuffle,
-            "truncate": self.truncate_queries, "seed": self.seed, **changed,
-        }  # fmt: skip
-        return RetrieveExamples(queries, qrels, self.corpus, self.codec, together=together, **options)
-
     def beside_model(self) -> dict[str, Any]:
         """The length limits, and the options of spans and of rescoring, which ``grls index`` reads."""
-        files: dict[str, Any] = {LIMITS: self.limits.record()}
+        files: dict[str, Any] = {LIMITS: self.codec.limits.record()}
         if self.spans is not None:
             files[SPANS] = self.spans.record
         return files if self.rescore_input is None else {**files, RESCORE: self.rescore_input._asdict()}
@@ -320,11 +217,13 @@ class RetrieveData(FitData):
     def dev_inputs(self) -> list[DevInput]:
         """The dev queries, or all of their hops, with the gold passages that are left."""
         queries, qrels = self.dev_queries
-        texts = self.codec.queries([q.id for q in queries], [q.text for q in queries], self.truncate_queries)
+        texts = self.codec.queries(
+            [q.id for q in queries], [q.text for q in queries], self.options.truncate_queries
+        )
         inputs = []
         for query, tokens in zip(queries, texts, strict=True):
             gold = gold_passages(query, qrels)
-            for hop in range(len(gold) if self.by_hop and self.multistep else 1):
+            for hop in range(len(gold) if self.by_hop else 1):
                 numbers = self.corpus.numbers(gold[:hop])
                 evidence = tuple(number for number in numbers if number is not None)
                 excerpts = self.codec.excerpts(query.text, self.corpus.passages(evidence))

@@ -15,7 +15,6 @@ from grls.data.codec import Codec, TokenIds
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, free_order
 from grls.data.types import Query
-from grls.errors import ConfigError, bounded
 from grls.train.core.examples import chain_passages, drawn_chain, gold_chains, own_passages
 from grls.train.options import PassageInput
 
@@ -53,13 +52,10 @@ Hops = tuple[HopExample, ...]
 """An example: hops that are learned together, of one query."""
 
 
-USUAL_INPUT = PassageInput()
-
-
 class MemoriseExamples:
     """Each passage as one hop without a query: the model reads its front, or all of it, and writes it.
 
-    The arguments are options of :class:`grls.train.generator.data.MemoriseData`.
+    The arguments are options of :class:`grls.train.options.MemoriseDataOptions`.
     """
 
     def __init__(
@@ -69,12 +65,9 @@ class MemoriseExamples:
         front: float = 0.7,
         unit: Literal["text", "path"] = "text",
         target: Literal["whole", "rest"] = "whole",
-        reading: PassageInput = USUAL_INPUT,
+        reading: PassageInput = PassageInput(),  # noqa: B008
         seed: int = 0,
     ):
-        bounded("(0, 1)", front=front)
-        if target == "rest" and reading.reads != "front":
-            raise ConfigError("target `rest` is the passage without its front: it needs reads `front`.")
         self.codec = codec
         self.target = target
         self.reading = reading
@@ -129,7 +122,7 @@ class RetrieveExamples:
 
     With ``together`` a query with all of its hops is one example, and where any order is right, all
     gold passages that are left are. Without, each hop is an example, and the one that is drawn is right.
-    The other arguments are options of :class:`grls.train.generator.data.RetrieveData`; a text as ``seed``
+    The other arguments are options of :class:`grls.train.options.RetrieveDataOptions`; a text as ``seed``
     keeps the draws of two collections of one run apart.
     """
 

@@ -11,7 +11,7 @@ import numpy as np
 from grls.errors import ConfigError, at_least
 from grls.index.rows import Ints
 from grls.train.core.examples import Examples
-from grls.train.options import Mix, Shares
+from grls.train.options import Shares
 
 
 def share_at(shares: Shares, progress: float) -> float:
@@ -118,6 +118,3 @@ def planned_epochs(trainer: Any, examples: int, batch_size: int) -> int | None:
         batches = max(1, min(batches, limit) if isinstance(limit, int) else int(batches * limit))
         limits.append(math.ceil(trainer.max_steps / math.ceil(batches / trainer.accumulate_grad_batches)))
     return min(limits, default=None)
-
-
-NO_MIX = Mix()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,16 +16,16 @@ from torch.nn import functional
 from transformers import AttentionInterface
 from transformers.modeling_outputs import BaseModelOutput
 
-from grls.errors import ConfigError, at_least, out_of_memory
+from grls.errors import ConfigError, out_of_memory
 from grls.models.base import check_positions
 from grls.models.causal.slots import refuse_windows
-from grls.models.load.generators import GeneratorSpec
 from grls.models.load.kinds import is_causal
 from grls.models.sessions.memory import SHORT, agree, attending, configs_of, may_attend_plainly
 from grls.train.core.collate import Batch, Pairs
-from grls.train.core.module import GeneratorModule, Loss
+from grls.train.core.module import GeneratorModule
 from grls.train.core.processes import largest, weighed
 from grls.train.generator.collate import HopBatch, Rescored, TokenTree, TreeBatch, stack
+from grls.train.options import RetrieveModelOptions
 
 
 class Retrieve(GeneratorModule):
@@ -33,45 +33,27 @@ class Retrieve(GeneratorModule):
 
     The loss of a hop is the cross-entropy of its target (:mod:`grls.train.generator.decisions`) and the
     model's ``renormalized`` distribution over passages, or with loss ``full``, that of its tokens and the
-    vocabulary. Each hop is an example. Defaults of the paper (arXiv 2204.13596): Adafactor, 1e-4, 10 %
-    linear warm-up, linear decay. The model to start from is usually that of the memorise stage.
-
-    Args:
-        generator: The model to start from.
-        rescore_weight: Weight of the loss of rescoring (``--data.rescore``).
-        freeze_layers: Number of first layers of a causal model that are not trained, with their adapters.
-            Together with frozen embeddings it saves time and memory: these layers need no backward pass.
-        kwargs: The options of :class:`grls.train.core.module.GeneratorModule`.
+    vocabulary. With ``together``, all hops of a query are an example, a causal model reads them in one pass,
+    and the mean is over hops; else each hop is one, and the mean is over decisions.
     """
 
-    together = False
-    """Whether all hops of a query are an example, and the mean is over hops; else it is over decisions."""
-
-    def __init__(
-        self,
-        generator: GeneratorSpec,
-        rescore_weight: float = 1.0,
-        freeze_layers: int = 0,
-        **kwargs: Any,
-    ):
-        super().__init__(generator, **kwargs)
-        self.rescore_weight = rescore_weight
-        self.freeze_layers = freeze_layers
+    def __init__(self, options: RetrieveModelOptions, together: bool = False):
+        super().__init__(options, "retrieve")
+        self.together = together
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
-        at_least(0, "model.", rescore_weight=self.rescore_weight)
         name = type(self.model).__name__
-        if self.freeze_layers:
+        if self.options.freeze_layers:
             decoder = self.model.get_decoder() if is_causal(self.model) else None
             layers = getattr(decoder, "layers", getattr(decoder, "h", None))
-            if layers is None or not 0 < self.freeze_layers < len(layers):
+            if layers is None or not 0 < self.options.freeze_layers < len(layers):
                 there = "no list of layers" if layers is None else f"{len(layers)} layers"
                 raise ConfigError(
                     f"freeze_layers must be from 0 to less than the layers of a causal model; got "
-                    f"{self.freeze_layers}, and {name} has {there}."
+                    f"{self.options.freeze_layers}, and {name} has {there}."
                 )
-            for layer in layers[: self.freeze_layers]:
+            for layer in layers[: self.options.freeze_layers]:
                 layer.requires_grad_(False)
         if self.together and is_causal(self.model):
             refuse_windows(self.model)
@@ -115,7 +97,9 @@ class Retrieve(GeneratorModule):
         if rescored is not None:
             logits = self._head.some(states[rescored.states], rescored.tokens)
             odds = logits[:, 0] - logits[:, 1]
-            loss = loss + self.rescore_weight * weighed(rescore_loss(odds, rescored), rescored.hop_count)
+            loss = loss + self.options.rescore_weight * weighed(
+                rescore_loss(odds, rescored), rescored.hop_count
+            )
         return loss
 
     def read(self, inputs: Pairs | TreeBatch | HopBatch) -> Tensor:
@@ -165,54 +149,6 @@ class Retrieve(GeneratorModule):
         # Shards are gathered layer by layer, so all processes must read as often: what is read for the sake
         # of another process has no effect, but a backward pass.
         return read + torch.cat(idle).sum() * 0 if idle else read
-
-
-class Memorise(Retrieve):
-    """Writes a passage given its front. Defaults of the paper: Adafactor, constant 1e-5.
-
-    Args:
-        generator: The model to start from.
-        learning_rate: Peak learning rate.
-        schedule: Learning rate after the warm-up: ``constant``, or ``linear`` decay to zero.
-        warmup: Share of all steps in which the learning rate rises (0 to 1).
-        kwargs: The options of :class:`Retrieve`.
-    """
-
-    def __init__(
-        self,
-        generator: GeneratorSpec,
-        learning_rate: float = 1e-5,
-        schedule: Literal["constant", "linear"] = "constant",
-        warmup: float = 0.0,
-        **kwargs: Any,
-    ):
-        super().__init__(generator, learning_rate=learning_rate, schedule=schedule, warmup=warmup, **kwargs)
-
-
-class RetrieveChains(Retrieve):
-    """All hops of a query at once; the mean is over hops.
-
-    A causal model reads the hops of a query in one pass (:mod:`grls.train.generator.collate`).
-
-    Args:
-        generator: The model to start from.
-        optimizer: ``adamw``, or ``adafactor`` with a fixed learning rate.
-        loss: Cross-entropy over the tokens that the constraint index allows (``allowed``), or over the
-            vocabulary (``full``).
-        kwargs: The options of :class:`Retrieve`.
-    """
-
-    stage = "retrieve"
-    together = True
-
-    def __init__(
-        self,
-        generator: GeneratorSpec,
-        optimizer: Literal["adafactor", "adamw"] = "adamw",
-        loss: Loss = "allowed",
-        **kwargs: Any,
-    ):
-        super().__init__(generator, optimizer=optimizer, loss=loss, **kwargs)
 
 
 def rescore_loss(odds: Tensor, rescored: Rescored) -> Tensor:

@@ -16,7 +16,6 @@ import numpy as np
 from grls.data.evidence import excerpt
 from grls.data.spans import Spans
 from grls.data.words import pieces, stem_key
-from grls.errors import ConfigError, at_least, bounded
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats
@@ -46,14 +45,6 @@ class Teaching:
     branches: int = 0
     spans: SpanTargets | None = None
     drawn: int = 1
-
-    def __post_init__(self) -> None:
-        bounded("[0, 1]", "data.", teacher_share=self.share)
-        at_least(0, "data.", branches=self.branches)
-        if (self.teacher is None) != (self.share == 0) or (self.branches and self.teacher is None):
-            raise ConfigError(
-                "a teacher needs teacher_share above 0; teacher_share and branches need a teacher."
-            )
 
     def __call__(self, hops: Sequence[HopExample]) -> tuple[list[PassageTarget], list[Path]]:
         """The target of each hop, and the paths on which it is learned."""

@@ -8,47 +8,28 @@ import lightning as L
 
 from grls.answer.riches.answerer import Riches
 from grls.data.dataset import gold_passages
-from grls.decode.interleave.options import Beam, InterleaveOptions
-from grls.decode.select import ScoreMode
-from grls.errors import ConfigError, Option, at_least
+from grls.decode.interleave.options import InterleaveOptions
+from grls.errors import ConfigError, Option
 from grls.models.base import positions_in
 from grls.train.generator.callbacks import log_means, refuse_unmeasured
+from grls.train.options import QuoteOptions
 from grls.train.riches.data import InterlacedData
 
 
 class QuoteRecall(L.Callback):
     """Answers dev queries at the end of each validation, without instructions or examples in the prompt.
 
-    Logs ``dev_recall`` (share of a query's gold passages that are quoted), ``dev_hits`` (share of answers
-    whose first quoted passage is gold) and ``dev_unclosed`` (share of answers whose last quote the length
-    limit cut off).
-
-    Args:
-        beams: Beam width.
-        beam: Kind of beam search: ``adaptive``, ``full`` or ``greedy``.
-        mode: Score mode within quotes: ``renormalized`` over the allowed tokens, or ``full`` over the
-            vocabulary.
-        max_new_tokens: Longest answer in tokens.
-        batch_size: Queries answered together.
-        limit: Largest number of dev queries to answer, of the ``--data.dev_size`` first ones.
+    See :class:`grls.train.options.QuoteOptions`.
     """
 
-    def __init__(
-        self,
-        beams: int = 4,
-        beam: Beam = "adaptive",
-        mode: ScoreMode = "full",
-        max_new_tokens: int = 128,
-        batch_size: int = 16,
-        limit: int = 100,
-    ):
+    def __init__(self, options: QuoteOptions):
         self.options = InterleaveOptions(
-            beams, beam, mode, max_new_tokens=max_new_tokens, batch_size=batch_size
+            options.beams, options.beam, options.mode, max_new_tokens=options.max_new_tokens,
+            batch_size=options.batch_size,
         )  # fmt: skip
-        self.limit = limit
+        self.limit = options.limit
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        at_least(1, "quotes.", limit=self.limit)
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         if isinstance(data, InterlacedData):
             module: Any = pl_module

@@ -7,18 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from grls.answer.riches.keys import build_keys
-from grls.answer.riches.options import KeyKind, KeyOptions, PromptOptions, Thoughts
+from grls.answer.riches.options import KeyOptions, PromptOptions
 from grls.answer.riches.prompts import prompted
 from grls.answer.riches.targets import Targets
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, free_order
 from grls.data.types import Query
-from grls.errors import ConfigError, at_least
+from grls.errors import ConfigError
 from grls.io.files import sha256
 from grls.io.progress import counted
 from grls.models.seq2seq.slots import start_token
 from grls.train.core.datamodule import FitData
 from grls.train.core.examples import Example, drawn_chain, gold_chains
+from grls.train.options import QuoteDataOptions
 from grls.train.riches.collate import Constraint, TextCollator
 
 log = logging.getLogger(__name__)
@@ -29,90 +30,40 @@ class InterlacedData(FitData):
 
     The prompt is the question without instructions or examples (``grls answer riches --prompt.kind none``).
     Gold passages come from the queries' ``evidence`` in its order, or from the qrels.
-
-    Args:
-        data: Data set folder in BEIR's layout.
-        train_split: Split of the training queries.
-        dev_split: Split of the dev queries.
-        keys: Kind of the keys that are quoted: sentence, paragraph, titled (a paragraph with its title),
-            title, header or proposition.
-        anywhere: Allow quotes from anywhere in a key. This changes the ``allowed`` loss and the measurement
-            on dev; targets still quote whole keys.
-        propositions: JSONL file of propositions with ``passage`` (a passage id) and ``text``; needed for keys
-            of kind proposition.
-        markers: Opening and closing marker of a quote.
-        thoughts: Text before a quote: ``shared`` (the words of the key that occur in the question or an
-            earlier quote), ``title`` (the title of the passage), or ``none``.
-        answer: Answer of queries without one, such as ``proved``; null leaves their last line out.
-        chat: Put the question into the chat template of the model.
-        shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
-        max_prompt_tokens: Longest prompt in tokens; queries with a longer one are left out and counted.
-        max_target_tokens: Longest target in tokens; queries with a longer one are left out and counted.
-        kwargs: The options of :class:`grls.train.core.datamodule.FitData`.
     """
 
     dev_examples: InterlacedExamples
-
-    def __init__(
-        self,
-        data: str,
-        train_split: str = "train",
-        dev_split: str = "dev",
-        keys: KeyKind = "sentence",
-        anywhere: bool = False,
-        propositions: str | None = None,
-        markers: tuple[str, str] = ("«", "»"),
-        thoughts: Thoughts = "shared",
-        answer: str | None = None,
-        chat: bool = False,
-        shuffle: bool = False,
-        max_prompt_tokens: int = 256,
-        max_target_tokens: int = 512,
-        **kwargs: Any,
-    ):
-        super().__init__(data, **kwargs)
-        self.train_split = train_split
-        self.dev_split = dev_split
-        self.key_options = KeyOptions(keys, anywhere, propositions)
-        self.markers = markers
-        self.thoughts: Thoughts = thoughts
-        self.answer = answer
-        self.chat = chat
-        self.shuffle = shuffle
-        self.max_prompt_tokens = max_prompt_tokens
-        self.max_target_tokens = max_target_tokens
+    options: QuoteDataOptions
 
     def read(self, module: Any) -> None:
-        at_least(1, "data.", max_prompt_tokens=self.max_prompt_tokens)
-        at_least(1, "data.", max_target_tokens=self.max_target_tokens)
-        tokenizer = module.tokenizer
+        options, tokenizer = self.options, module.tokenizer
         causal = not module.model.config.is_encoder_decoder
-        self.corpus = Corpus.read(self.data)
-        if self.key_options.propositions is not None:
-            self.fingerprints[self.key_options.propositions] = sha256(self.key_options.propositions)
-        self.keys = build_keys(self.corpus, tokenizer, self.key_options, self.markers)
-        self.prompt = PromptOptions("none", self.markers, self.thoughts != "none", self.chat)
-        self.targets = Targets(tokenizer, self.corpus, self.keys, self.thoughts, self.answer)
-        train = self.read_split(self.train_split, self.corpus)
-        self.dev = self.read_split(self.dev_split, self.corpus)
-        self.dev = self.dev[0][: self.dev_size], self.dev[1]
-        self.train_examples = self._examples(tokenizer, causal, *train, self.train_split)
-        self.dev_examples = self._examples(tokenizer, causal, *self.dev, self.dev_split)
+        self.corpus = Corpus.read(options.data)
+        if options.propositions is not None:
+            self.fingerprints[options.propositions] = sha256(options.propositions)
+        keys = KeyOptions(options.keys, options.anywhere, options.propositions)
+        self.keys = build_keys(self.corpus, tokenizer, keys, options.markers)
+        self.prompt = PromptOptions("none", options.markers, options.thoughts != "none", options.chat)
+        self.targets = Targets(tokenizer, self.corpus, self.keys, options.thoughts, options.answer)
+        train = self.read_split(options.train_split, self.corpus)
+        dev = self.read_split(options.dev_split, self.corpus)
+        self.dev = dev[0][: options.dev_size], dev[1]
+        examples = []
+        for split, (queries, qrels) in ((options.train_split, train), (options.dev_split, self.dev)):
+            prompts = prompted(self.prompt, tokenizer, [query.text for query in queries], causal)
+            examples.append(
+                InterlacedExamples(
+                    queries, qrels, prompts, self.targets, options.max_prompt_tokens,
+                    options.max_target_tokens, options.shuffle, self.seed, split,
+                )
+            )  # fmt: skip
+        self.train_examples, self.dev_examples = examples
         constraint = Constraint(self.keys.index, self.targets.markers.closing[0])
         self.collator = TextCollator(
             int(tokenizer.pad_token_id),
             None if causal else start_token(module.model),
-            constraint if module.loss == "allowed" else None,
+            constraint if module.options.loss == "allowed" else None,
         )
-
-    def _examples(
-        self, tokenizer: Any, causal: bool, queries: Sequence[Query], qrels: Qrels, split: str
-    ) -> InterlacedExamples:
-        prompts = prompted(self.prompt, tokenizer, [query.text for query in queries], causal)
-        longest = (self.max_prompt_tokens, self.max_target_tokens)
-        return InterlacedExamples(
-            queries, qrels, prompts, self.targets, *longest, self.shuffle, self.seed, split
-        )  # fmt: skip
 
 
 class InterlacedExamples:

@@ -20,6 +20,7 @@ from grls.models.load.generators import PretrainedLM
 from grls.models.load.language import load_language_model
 from grls.train.doc2query.data import QueryData, QueryExamples
 from grls.train.doc2query.generate import QueryForm, QueryPrompt
+from grls.train.options import QueryDataOptions
 
 CORPUS = Corpus.from_passages(passages())
 FORM = "passage: query: \n"
@@ -145,8 +146,10 @@ def test_queries_that_are_too_long_are_left_out(
     lines = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
     lines[1]["text"] += " why" * 70
     write_jsonl(folder / "queries.jsonl", lines)
-    made = QueryData(str(folder))
-    made.read(SimpleNamespace(loss="full", **PretrainedLM(str(causal)).load()._asdict()))
+    made = QueryData(QueryDataOptions(data=str(folder)))
+    made.read(
+        SimpleNamespace(options=SimpleNamespace(loss="full"), **PretrainedLM(str(causal)).load()._asdict())
+    )
     assert lines[1]["_id"] not in [query.id for query in made.train_examples.queries]  # type: ignore[attr-defined]
     assert "left out as too long: 1 of 12 queries of train, for more than 64 tokens" in caplog.text
 

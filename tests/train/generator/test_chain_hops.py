@@ -15,7 +15,7 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.finders import HopRequest, Writes
 from grls.train.generator.callbacks import ConstrainedRecall
-from grls.train.options import LearnBeside
+from grls.train.options import LearnBeside, RecallOptions
 
 
 def test_a_hop_reads_excerpts_of_its_evidence(root: Path) -> None:
@@ -56,7 +56,7 @@ def test_dev_recall_of_a_hop_is_that_of_the_search_after_its_evidence(
     strategy = SimpleNamespace(reduce=lambda sums, reduce_op: sums)
     here = {"sanity_checking": False, "global_rank": 0, "world_size": 1}
     trainer: Any = SimpleNamespace(datamodule=data, strategy=strategy, **here)
-    ConstrainedRecall(k=5, beams=20).on_validation_epoch_end(trainer, module)
+    ConstrainedRecall(RecallOptions(k=5, beams=20)).on_validation_epoch_end(trainer, module)
 
     generator = GenerativeRetriever(
         module.model, data.codec, data.corpus, data.index, SearchOptions(beams=20)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from models_small import log_probability, small_gpt2, small_llama
 from small_data import scratch, small_tokenizer, write_small
-from train_helpers import always
+from train_helpers import always, chain_module
 from transformers import (
     MambaConfig,
     MambaForCausalLM,
@@ -32,14 +32,14 @@ from grls.train.generator.collate import HopCollator, TokenTree, stack
 from grls.train.generator.decisions import Decisions, PassageTarget, walk_paths
 from grls.train.generator.decisions import Path as Walked
 from grls.train.generator.examples import HopExample, RetrieveExamples
-from grls.train.generator.module import RetrieveChains, tree_attention
+from grls.train.generator.module import Retrieve, tree_attention
 from grls.train.generator.targets import Teaching
 
 
 class Small(NamedTuple):
     """A causal model and what it learns from."""
 
-    module: RetrieveChains
+    module: Retrieve
     corpus: Corpus
     codec: Codec
     index: ConstraintIndex
@@ -52,7 +52,7 @@ def small(root: Path) -> Small:
 
 
 def opened(root: Path, folder: Path, **limits: int) -> Small:
-    module = RetrieveChains(CausalLM(str(root / "llama")), freeze_embeddings=False)
+    module = chain_module(CausalLM(str(root / "llama")), freeze_embeddings=False)
     module.model.eval()
     corpus = Corpus.read(folder)
     codec = Codec(module.tokenizer, Limits(**limits), causal=True)
@@ -111,7 +111,7 @@ def test_a_sequence_to_sequence_model_learns_the_same_targets(
 ) -> None:
     monkeypatch.setattr("grls.train.generator.collate._GROUP", inputs)
     write_small(tmp_path)
-    module = RetrieveChains(scratch(tmp_path))
+    module = chain_module(scratch(tmp_path))
     module.model.eval()
     corpus, codec = Corpus.read(tmp_path), Codec(module.tokenizer)
     index = build_index(corpus, codec)
@@ -265,15 +265,15 @@ class Given(GeneratorSpec):
 def test_a_model_that_cannot_see_trees_is_refused(tmp_path: Path) -> None:
     """Learned positions are no obstacle; attention within a window is."""
     write_small(tmp_path)
-    RetrieveChains(Given(small_gpt2(), tmp_path)).setup("fit")
+    chain_module(Given(small_gpt2(), tmp_path)).setup("fit")
     shape = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "initializer_range": 0.3}
     window = MistralConfig(
         **shape, intermediate_size=64, num_attention_heads=4, num_key_value_heads=2, sliding_window=64
     )
     with pytest.raises(ConfigError, match="attends within a window"):
-        RetrieveChains(Given(MistralForCausalLM(window), tmp_path)).setup("fit")
+        chain_module(Given(MistralForCausalLM(window), tmp_path)).setup("fit")
     recurrent = MambaForCausalLM(MambaConfig(**shape, state_size=4))
     with pytest.raises(ConfigError, match="Mamba"):
-        RetrieveChains(Given(recurrent, tmp_path)).setup("fit")
+        chain_module(Given(recurrent, tmp_path)).setup("fit")
     with pytest.raises(ConfigError, match="Mamba"):
         CausalGenerator(recurrent)

@@ -17,6 +17,7 @@ from grls.train.generator.collate import HopCollator
 from grls.train.generator.examples import HopExample
 from grls.train.generator.module import Retrieve
 from grls.train.generator.targets import Teaching
+from grls.train.options import RetrieveModelOptions
 
 ROWS = [
     (3, 4, 5, END), (3, 4, 6, END), (3, 4, END), (7, 8, 9, 10, END), (7, 8, 9, 11, END), (12, 13, 14, END),
@@ -50,7 +51,7 @@ class Given(GeneratorSpec):
 
 
 def loss_of(model: Any, batch: Batch) -> torch.Tensor:
-    module = Retrieve(Given(model))
+    module = Retrieve(RetrieveModelOptions(generator=Given(model)))
     module.model.eval()
     return module.batch_loss(batch)
 

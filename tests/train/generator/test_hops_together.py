@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from train_helpers import chain_options
+from train_helpers import chain_module, chain_options
 
 from grls.cli import main
 from grls.data.dataset import read_split
@@ -21,7 +21,7 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.registry import Opening, load_retriever
 from grls.train.generator.data import RetrieveData
-from grls.train.generator.module import RetrieveChains
+from grls.train.options import RetrieveDataOptions
 
 EVIDENCE_WORDS = 3
 
@@ -49,8 +49,8 @@ def root(root: Path) -> Path:
 def test_the_retriever_reads_hops_as_the_training_does(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = GenerativeRetriever.from_pretrained(root / "r", "cpu")
     assert generator.codec.limits.evidence == EVIDENCE_WORDS
-    data = RetrieveData(str(root / "data"), evidence_words=EVIDENCE_WORDS)
-    data.read(RetrieveChains(Pretrained(str(root / "trained" / "model"))))
+    data = RetrieveData(RetrieveDataOptions(data=str(root / "data"), evidence_words=EVIDENCE_WORDS))
+    data.read(chain_module(Pretrained(str(root / "trained" / "model"))))
     chain = max((data.train_examples.draw(n, 0) for n in range(12)), key=lambda one: len(one))  # type: ignore[attr-defined]
     taken = [hop.evidence for hop in chain]
     assert max(map(len, taken)) == 2

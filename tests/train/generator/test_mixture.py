@@ -14,7 +14,7 @@ from grls.train.core.datamodule import LengthBucketedSampler
 from grls.train.core.examples import Example
 from grls.train.generator.data import RetrieveData
 from grls.train.generator.mix import Mixture, planned_epochs
-from grls.train.options import Mix, PassageInput, Shares
+from grls.train.options import Mix, PassageInput, RetrieveDataOptions, Shares
 
 
 class Numbered:
@@ -111,9 +111,13 @@ def data(tmp_path: Path) -> Path:
 
 def drawn(data: Path, mix: Mix, epochs: int = 4, **options: Any) -> RetrieveData:
     """The data module as a trainer would have set it up."""
-    made = RetrieveData(str(data), mix=mix, **options)
+    made = RetrieveData(RetrieveDataOptions(data=str(data), mix=mix, **options))
     made.trainer = SimpleNamespace(max_epochs=epochs, max_steps=-1, accumulate_grad_batches=1, world_size=1)
-    made.read(SimpleNamespace(loss="full", together=False, **scratch(data).load()._asdict()))
+    made.read(
+        SimpleNamespace(
+            options=SimpleNamespace(loss="full"), together=False, **scratch(data).load()._asdict()
+        )
+    )
     return made
 
 

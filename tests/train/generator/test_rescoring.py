@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from small_data import scratch
-from train_helpers import chain_options, logged
+from train_helpers import chain_module, chain_options, logged
 
 from grls.cli import main
 from grls.data.codec import Codec
@@ -25,7 +25,7 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import open_sources
 from grls.train.generator.collate import HopCollator, as_tensors
 from grls.train.generator.examples import MemoriseExamples, RetrieveExamples
-from grls.train.generator.module import RetrieveChains, rescore_loss
+from grls.train.generator.module import rescore_loss
 from grls.train.generator.rescoring import Proposals, Read
 from grls.train.generator.targets import SpanTargets, Teaching
 from grls.train.options import Rescore
@@ -131,7 +131,7 @@ def test_the_loss_is_listwise_and_the_mean_over_hops() -> None:
 @pytest.mark.parametrize("kind", ["causal", "spans", "sequence"])
 def test_a_batch_has_the_odds_of_each_passage_read_alone(root: Path, kind: str) -> None:
     generator = scratch(root / "data") if kind == "sequence" else CausalLM(str(root / "llama"))
-    module = RetrieveChains(generator, freeze_embeddings=False, rescore_weight=0.7)
+    module = chain_module(generator, freeze_embeddings=False, rescore_weight=0.7)
     module.model.eval()
     codec = Codec(module.tokenizer, causal=kind != "sequence")
     corpus = Corpus.read(root / "data")

@@ -12,7 +12,7 @@ import torch
 from failing import fails
 from models_small import log_probability
 from process_group import together
-from train_helpers import always, callback, chain_options, logged
+from train_helpers import always, callback, chain_module, chain_options, logged
 
 from grls.cli import main
 from grls.data.codec import Codec
@@ -27,7 +27,6 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.train.generator.collate import HopCollator
 from grls.train.generator.examples import RetrieveExamples
-from grls.train.generator.module import RetrieveChains
 from grls.train.generator.targets import SpanTargets, Teaching
 
 
@@ -85,7 +84,7 @@ def test_views_that_share_words_with_the_query_weigh_more() -> None:
 @pytest.mark.parametrize("taught", [False, True])
 def test_the_loss_along_many_drawn_views_is_that_of_all(root: Path, taught: bool) -> None:
     """sum over spans v of q(v) (-log P(v)), token by token; the drawn ones are an estimate of it."""
-    module = RetrieveChains(CausalLM(str(root / "llama")), freeze_embeddings=False)
+    module = chain_module(CausalLM(str(root / "llama")), freeze_embeddings=False)
     module.model.eval()
     corpus, codec = Corpus.read(root / "data"), Codec(module.tokenizer, causal=True)
     spans = Spans(corpus, 3)

@@ -11,8 +11,9 @@ from grls.models.load.build import Loaded
 from grls.models.load.generators import GeneratorSpec
 from grls.train.core.collate import Batch, DecisionTensors
 from grls.train.core.examples import Example
+from grls.train.core.module import GeneratorModule
+from grls.train.options import WriterModelOptions
 from grls.train.riches.collate import Constraint, TextCollator, allowed_in_quotes
-from grls.train.riches.module import Interlace
 
 OPEN, CLOSE = 40, 41
 KEYS = [(5, 6), (5, 6, 7), (8, 9)]
@@ -134,7 +135,7 @@ class Given(GeneratorSpec):
 
 
 def loss(model: torch.nn.Module, batch: Batch) -> float:
-    module = Interlace(Given(model))
+    module = GeneratorModule(WriterModelOptions(generator=Given(model)), "interlace")
     module.model.eval()
     with torch.inference_mode():
         return float(module.batch_loss(batch))

@@ -21,8 +21,9 @@ from grls.data.dataset import read_qrels
 from grls.errors import ConfigError
 from grls.models.load.generators import PretrainedLM
 from grls.models.load.language import load_language_model
+from grls.train.core.module import GeneratorModule
+from grls.train.options import QuoteDataOptions, WriterModelOptions
 from grls.train.riches.data import InterlacedData
-from grls.train.riches.module import Interlace
 
 FORM = "question: « » answer: proved\n"
 
@@ -105,7 +106,7 @@ def test_frozen_embeddings_stay(data: Path, causal: Path, tmp_path: Path) -> Non
 
 def drawn(data: Path, causal: Path, **how: Any) -> InterlacedData:
     """The data module as a trainer would have set it up."""
-    made = InterlacedData(str(data), **how)
+    made = InterlacedData(QuoteDataOptions(data=str(data), **how))
     made.read(SimpleNamespace(loss="full", **PretrainedLM(str(causal)).load()._asdict()))
     return made
 
@@ -179,7 +180,7 @@ def test_targets_are_what_is_learned(data: Path, causal: Path) -> None:
 
 
 def test_a_causal_model_needs_a_position_for_each_token_once(data: Path, causal: Path) -> None:
-    module = Interlace(PretrainedLM(str(causal)))
+    module = GeneratorModule(WriterModelOptions(generator=PretrainedLM(str(causal))), "interlace")
     made = drawn(data, causal)
     batch = made.collator([made.train_examples.draw(n, 0) for n in range(2)])
     module.model.config.max_position_embeddings = batch.read.input_ids.shape[1]
