@@ -71,6 +71,30 @@ class BeamStep(NamedTuple):
     worst: Floats
 
 
+class BeamQuery(NamedTuple):
+    """A query of a search.
+
+    Attributes:
+        tokens: The model input as token ids.
+        k: Distinct passages, at most the beam width.
+        exclude: Numbers of the passages that it may not find.
+        subset: The passages that it may find; None: all.
+        owner: What its source knows it by, of any type; of a list, its place.
+        beams: Its beam width in a search by slots; None: that of the decoder, the largest on a device.
+        prior: Its priors. All queries of a search have priors, with the same weights, or none has.
+        number: Its number in the priors.
+    """
+
+    tokens: Sequence[int]
+    k: int
+    exclude: Sequence[int]
+    subset: Subset | None
+    owner: Any
+    beams: int | None = None
+    prior: Prior | None = None
+    number: int = 0
+
+
 class _Beams(NamedTuple):
     """The live beams: query (ascending), state and score of each, ``[R]``."""
 
@@ -105,15 +129,11 @@ class BeamSearch(ABC):
     @abstractmethod
     def decode(
         self,
-        inputs: Sequence[Sequence[int]],
-        k: int,
-        exclude: Sequence[Sequence[int]],
-        subsets: Sequence[Subset | None],
-        decided: Callable[[int], object] | None,
-        prior: Prior | None,
-        frontiers: bool,
+        queries: Sequence[BeamQuery],
+        decided: Callable[[int], object] | None = None,
+        frontiers: bool = False,
     ) -> list[Any]:
-        """The k best passages of each input, or its frontier; see :meth:`search`."""
+        """The k best passages of each query, or its frontier; see :meth:`search`."""
 
     def search(
         self,
@@ -143,13 +163,11 @@ class BeamSearch(ABC):
 
         Raises:
             ConfigError: k is not between 1 and the beam width.
-            ValueError: An input has no token, or ``exclude`` or ``subsets`` name a passage that is not in the
-                index.
         """
         k = self.beams if k is None else k
         if not 1 <= k <= self.beams:
             raise ConfigError(f"k must be between 1 and the beam width {self.beams}, got {k}.")
-        return self._decoded(inputs, k, exclude, subsets, decided, prior, False)
+        return self.decode(_queries(inputs, k, exclude, subsets, prior), decided) if inputs else []
 
     def frontier(
         self,
@@ -160,12 +178,20 @@ class BeamSearch(ABC):
         prior: Prior | None = None,
     ) -> list[Frontier]:
         """The frontier of the search for each query; the arguments are those of :meth:`search`."""
-        return self._decoded(inputs, self.beams, exclude, subsets, decided, prior, True)
+        queries = _queries(inputs, self.beams, exclude, subsets, prior)
+        return self.decode(queries, decided, frontiers=True) if queries else []
 
-    def _decoded(self, inputs: Sequence[Sequence[int]], *arguments: Any) -> list[Any]:
-        if not all(map(len, inputs)):
-            raise ValueError("an input needs at least one token")
-        return self.decode(inputs, *arguments) if inputs else []
+
+def _queries(
+    inputs: Sequence[Sequence[int]],
+    k: int,
+    exclude: Sequence[Sequence[int]],
+    subsets: Sequence[Subset | None],
+    prior: Prior | None,
+) -> list[BeamQuery]:
+    hidden, within = exclude or [()] * len(inputs), subsets or [None] * len(inputs)
+    columns = enumerate(zip(inputs, hidden, within, strict=True))
+    return [BeamQuery(tokens, k, out, some, n, None, prior, n) for n, (tokens, out, some) in columns]
 
 
 @dataclass
@@ -201,21 +227,19 @@ class Decoder(BeamSearch):
 
     def decode(
         self,
-        inputs: Sequence[Sequence[int]],
-        k: int,
-        exclude: Sequence[Sequence[int]],
-        subsets: Sequence[Subset | None],
-        decided: Callable[[int], object] | None,
-        prior: Prior | None,
-        frontiers: bool,
+        queries: Sequence[BeamQuery],
+        decided: Callable[[int], object] | None = None,
+        frontiers: bool = False,
     ) -> list[Any]:
-        scope = Scope(self.index, len(inputs), exclude, subsets)
-        run = _PlainRun(self, scope, len(inputs), k)
-        run.gathering = Gathering(self.index, scope, len(inputs)) if frontiers else None
-        run.masses = None if prior is None else run.open_masses(prior)
-        found = run.run(inputs)
+        hidden, within = [query.exclude for query in queries], [query.subset for query in queries]
+        run = _PlainRun(self, Scope(self.index, len(queries), hidden, within), len(queries), queries[0].k)
+        if frontiers:
+            run.gathering = Gathering(self.index, run.scope, len(queries))
+        if queries[0].prior is not None:
+            run.masses = run.open_masses(queries[0].prior)
+        found = run.run([query.tokens for query in queries])
         if decided is not None:
-            decided(len(inputs))
+            decided(len(queries))
         return found
 
 

@@ -20,7 +20,6 @@ import numpy.typing as npt
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.index.subset import SetCounter, Subset
-from grls.io.progress import counted
 
 Mask = npt.NDArray[np.bool_]
 
@@ -43,26 +42,17 @@ class Scope:
         exclude: Sequence[Sequence[int]] = (),
         subsets: Sequence[Subset | None] = (),
     ):
-        for name, entries in (("exclude", exclude), ("subsets", subsets)):
-            if len(entries) not in (0, queries):
-                raise ValueError(f"{name} must have one entry a query, {queries}, got {len(entries)}")
         self._index = index
         self._stride = len(index.rows) + 1
         row_of, keys = index.rows.row_of, set[int]()
         for query, hidden in enumerate(exclude):
-            for passage in hidden:
-                if not 0 <= passage < len(row_of):
-                    passages = counted(len(row_of), "passage")
-                    raise ValueError(f"the index has {passages}; there is no passage {passage}")
-                keys.add(query * self._stride + int(row_of[passage]))
+            keys.update(query * self._stride + int(row_of[passage]) for passage in hidden)
         self._subsets: list[Subset] = []
         self._subset = np.full(queries, -1)  # the number of each query's subset; -1: no subset
         numbers: dict[int, int] = {}
         for query, subset in enumerate(subsets):
             if subset is None:
                 continue
-            if not subset.belongs(index.origin):
-                raise ValueError("a subset belongs to another index")
             if id(subset) not in numbers:
                 numbers[id(subset)] = len(self._subsets)
                 self._subsets.append(subset)

@@ -14,17 +14,16 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
-from grls.decode.beam import BeamRun, BeamSearch
+from grls.decode.beam import BeamQuery, BeamRun, BeamSearch
 from grls.decode.first_step import Best, FirstSteps
 from grls.decode.frontier import Gathering
 from grls.decode.prior import Prior
 from grls.decode.scope import Scope
 from grls.index.rows import Ints
-from grls.index.subset import Subset
 from grls.io.timing import PartTimer
 from grls.models.base import Floats, alike
 from grls.models.sessions.memory import SlotMemory
@@ -34,36 +33,12 @@ _SHARE, _GROUP = 4, 8
 that reads two queries at a time takes up to twice as long as one that reads eight."""
 
 
-class SlotQuery(NamedTuple):
-    """A query of a search by slots.
-
-    Attributes:
-        tokens: The model input as token ids.
-        k: Distinct passages, at most the beam width.
-        exclude: Numbers of the passages that it may not find.
-        subset: The passages that it may find; None: all.
-        owner: The name of the query at its source, of any type.
-        beams: Its beam width; None: that of the decoder, the largest on a device.
-        prior: Its priors. All queries of a source have priors, with the same weights, or none has.
-        number: Its number in the priors.
-    """
-
-    tokens: Sequence[int]
-    k: int
-    exclude: Sequence[int]
-    subset: Subset | None
-    owner: Any
-    beams: int | None = None
-    prior: Prior | None = None
-    number: int = 0
-
-
 class QuerySource(Protocol):
     """Where queries come from while a search runs, and where their results go."""
 
     def waiting(self) -> int: ...
 
-    def take(self, most: int) -> Sequence[SlotQuery]: ...
+    def take(self, most: int) -> Sequence[BeamQuery]: ...
 
     def gone(self, owner: Any) -> bool:
         """Whether nobody wants the result of a query any more."""
@@ -77,7 +52,7 @@ class QuerySource(Protocol):
 class _Listed:
     """A list of queries, longest inputs first; an owner is a place in the list of results."""
 
-    def __init__(self, queries: Sequence[SlotQuery], decided: Callable[[int], object] | None):
+    def __init__(self, queries: Sequence[BeamQuery], decided: Callable[[int], object] | None):
         self._left = sorted(queries, key=lambda query: len(query.tokens))
         self._decided = decided
         self.results: list[Any] = [[]] * len(queries)
@@ -85,7 +60,7 @@ class _Listed:
     def waiting(self) -> int:
         return len(self._left)
 
-    def take(self, most: int) -> list[SlotQuery]:
+    def take(self, most: int) -> list[BeamQuery]:
         return [self._left.pop() for _ in range(min(most, len(self._left)))]
 
     def gone(self, owner: int) -> bool:
@@ -111,9 +86,6 @@ class SlotDecoder(BeamSearch):
         other.beams = beams
         return other
 
-    def slots_for(self, queries: int) -> int:
-        return min(self.slots, queries)
-
     @abstractmethod
     def run(
         self, source: QuerySource, longest: int, slots: int | None = None, frontiers: bool = False
@@ -125,19 +97,12 @@ class SlotDecoder(BeamSearch):
 
     def decode(
         self,
-        inputs: Sequence[Sequence[int]],
-        k: int,
-        exclude: Sequence[Sequence[int]],
-        subsets: Sequence[Subset | None],
-        decided: Callable[[int], object] | None,
-        prior: Prior | None,
-        frontiers: bool,
+        queries: Sequence[BeamQuery],
+        decided: Callable[[int], object] | None = None,
+        frontiers: bool = False,
     ) -> list[Any]:
-        hidden, within = exclude or [()] * len(inputs), subsets or [None] * len(inputs)
-        columns = enumerate(zip(inputs, hidden, within, strict=True))
-        queries = [SlotQuery(tokens, k, out, some, n, None, prior, n) for n, (tokens, out, some) in columns]
-        source = _Listed(queries, decided)
-        self.run(source, max(map(len, inputs)), self.slots_for(len(inputs)), frontiers)
+        source, longest = _Listed(queries, decided), max(len(query.tokens) for query in queries)
+        self.run(source, longest, min(self.slots, len(queries)), frontiers)
         return source.results
 
 
@@ -156,13 +121,13 @@ class SlotRun(BeamRun):
         if frontiers:
             self.gathering = Gathering(self.index, self.scope, slots)
         self.source = source
-        self.asked: list[SlotQuery | None] = [None] * slots  # the last query of each slot
+        self.asked: list[Any] = [None] * slots  # the last query of each slot
         self.busy = np.zeros(slots, dtype=bool)
         self.widths = np.full(slots, options.beams)
 
     def run(self) -> None:
         while True:
-            gone = [n for n in np.flatnonzero(self.busy).tolist() if self.source.gone(self._query(n).owner)]
+            gone = [n for n in np.flatnonzero(self.busy).tolist() if self.source.gone(self.asked[n].owner)]
             if gone:
                 self.drop(np.array(gone))
                 for slot in gone:
@@ -190,15 +155,7 @@ class SlotRun(BeamRun):
         """Give back the results of decided queries."""
         self.drop(slots)
         for slot in slots.tolist():
-            self._answer(slot)
-
-    def _answer(self, slot: int) -> None:
-        self.source.answer(self._query(slot).owner, self.outcome(slot))
-
-    def _query(self, slot: int) -> SlotQuery:
-        query = self.asked[slot]
-        assert query is not None
-        return query
+            self.source.answer(self.asked[slot].owner, self.outcome(slot))
 
     def _let_in(self) -> None:
         """Give free slots to queries that wait, several at once so that the encoder has a batch."""
@@ -228,14 +185,14 @@ class SlotRun(BeamRun):
                 ]
                 self.masses = self.open_masses(Prior(tuple(parts), prior.normalized))
             undecided = self.undecided(taken)
-            for slot in np.setdiff1d(taken, undecided).tolist():  # one passage, or none
-                self._answer(slot)
-            lengths = [len(self._query(slot).tokens) for slot in undecided.tolist()]
+            if len(undecided) < len(taken):  # the others have one passage, or none
+                self.release(np.setdiff1d(taken, undecided))
+            lengths = [len(self.asked[slot].tokens) for slot in undecided.tolist()]
             for part in alike(np.array(lengths, dtype=int)):
                 self._load(undecided[part])
 
     def _load(self, slots: Ints) -> None:
-        inputs = [self._query(slot).tokens for slot in slots.tolist()]
+        inputs = [self.asked[slot].tokens for slot in slots.tolist()]
         with PartTimer("encoder", sum(map(len, inputs))):
             nodes = self.session.load(slots, inputs)
         self.busy[slots] = True
@@ -251,7 +208,7 @@ class SlotRun(BeamRun):
 
     def _log_weights(self, part: int, slots: Ints) -> Floats:
         """``[n, N]`` log-weights in part ``part`` of the priors for the queries in n slots."""
-        queries = [self._query(slot) for slot in slots.tolist()]
+        queries = [self.asked[slot] for slot in slots.tolist()]
         by_prior: dict[int, list[int]] = {}
         for row, query in enumerate(queries):
             by_prior.setdefault(id(query.prior), []).append(row)

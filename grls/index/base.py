@@ -52,8 +52,6 @@ class ConstraintIndex(ABC):
 
     def __init__(self, rows: SortedRows):
         self.rows = rows
-        self.origin = rows
-        """The rows of which these are a copy, row by row and passage by passage; their subsets fit."""
 
     @abstractmethod
     def start(self) -> int:

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.index.rows import Ints, SortedRows
-from grls.io.progress import counted
 
 _WORD = 64
 _BYTES_A_WORD = 12
@@ -109,18 +108,10 @@ class Subset:
 
     def __init__(self, rows: SortedRows, passages: Ints):
         members = np.unique(np.asarray(passages, dtype=np.int64))
-        if len(members) and not 0 <= members[0] <= members[-1] < len(rows.row_of):
-            wrong = members[0] if members[0] < 0 else members[-1]
-            raise ValueError(
-                f"the index has {counted(len(rows.row_of), 'passage')}; there is no passage {wrong}"
-            )
         self._index = rows
         self._members = NumberSet(members, len(rows.row_of)) if rows.shared else None
         self.rows = NumberSet(np.unique(rows.row_of[members].astype(np.int64)), len(rows))
         self.size = len(members)
-
-    def belongs(self, rows: SortedRows) -> bool:
-        return self._index is rows
 
     def holds(self, passages: Ints) -> npt.NDArray[np.bool_]:
         if self._members is not None:

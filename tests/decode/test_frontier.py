@@ -153,7 +153,5 @@ def test_the_densest_leaves_come_first_until_there_are_rows_enough() -> None:
 def test_no_query_has_no_frontier() -> None:
     index = index_sequences([np.array([3, END]), np.array([4, END])], END, "array")
     assert Decoder(GENERATOR, index).frontier([]) == FastDecoder(TREES, index).frontier([]) == []
-    with pytest.raises(ValueError, match="at least one token"):
-        FastDecoder(TREES, index).frontier([[]])
     (nothing,) = Decoder(GENERATOR, index).frontier([[3]], exclude=[[0, 1]])
     assert nothing.log_probabilities(np.array([0, 1])).tolist() == [-np.inf] * 2

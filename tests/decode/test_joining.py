@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from models_small import END, small_llama, small_t5
 
 from grls.decode import DeviceDecoder, FastDecoder
+from grls.decode.beam import BeamQuery
 from grls.decode.prior import Prior, WeightedPrior
-from grls.decode.slots import SlotQuery
 from grls.index import Subset, index_sequences
 
 TREES = trees(small_t5(0, scale=2.0))
@@ -49,7 +49,7 @@ def test_joining_changes_no_result(kind: Any, planted: Any, run: dict[str, Any])
     inputs = queries(len(run["ks"]), 3)
     allow = [None if one is None else Subset(index.rows, np.array(sorted(one))) for one in run["allow"]]
     asked = list(zip(inputs, run["ks"], run["exclude"], allow, strict=True))
-    source = Arrivals([SlotQuery(*one, n) for n, one in enumerate(asked)], run["arrive"], run["leave"])
+    source = Arrivals([BeamQuery(*one, n) for n, one in enumerate(asked)], run["arrive"], run["leave"])
     decoder.run(source, longest=12)
     assert {*source.answers} | {*run["leave"]} == {*range(len(asked))} | {*run["leave"]}
     for n, passages in source.answers.items():
@@ -71,7 +71,7 @@ def test_a_query_that_joins_has_the_frontier_of_a_search_of_its_own(
     inputs = queries(count, 3)
     allow = [None if one is None else Subset(index.rows, np.array(sorted(one))) for one in run["allow"]]
     joining = [
-        SlotQuery(tokens, run["beams"], exclude, subset, n)
+        BeamQuery(tokens, run["beams"], exclude, subset, n)
         for n, (tokens, exclude, subset) in enumerate(zip(inputs, run["exclude"], allow, strict=True))
     ]
     source = Arrivals(joining, run["arrive"], run["leave"])
@@ -88,7 +88,7 @@ def test_a_query_joins_before_the_search_has_ended() -> None:
     index = index_sequences([np.array(row) for row in rows], END)
     decoder = FastDecoder(TREES, index, 4, "full", early_stop=False, slots=2)
     short = Subset(index.rows, np.array([2, 3]))
-    joining = [SlotQuery([3, 4, END], 4, (), None, 0), SlotQuery([5, END], 4, (), short, 1)]
+    joining = [BeamQuery([3, 4, END], 4, (), None, 0), BeamQuery([5, END], 4, (), short, 1)]
     source = Arrivals(joining, [0, 2], {})
     decoder.run(source, longest=3)
     assert list(source.answers) == [1, 0]
@@ -98,7 +98,7 @@ def test_a_query_that_leaves_frees_its_slot() -> None:
     rows = [[3, 4, 5, 6, 3, END], [3, 4, 5, 6, 4, END], [5, END]]
     index = index_sequences([np.array(row) for row in rows], END)
     decoder = FastDecoder(TREES, index, 4, "full", early_stop=False, slots=1)
-    joining = [SlotQuery([3, 4, END], 4, (), None, n) for n in range(2)]
+    joining = [BeamQuery([3, 4, END], 4, (), None, n) for n in range(2)]
     source = Arrivals(joining, [0, 1], {0: 3})
     decoder.run(source, longest=3)
     assert list(source.answers) == [1]
@@ -113,7 +113,7 @@ def test_a_query_that_joins_brings_its_beam_width_and_its_priors(kind: Any) -> N
     prior = Prior((WeightedPrior(lambda numbers: table[numbers], 0.8),))
     widths = [2, 7, 3, 2, 12]
     joining = [
-        SlotQuery(tokens, width, (), None, n, width, prior, n)
+        BeamQuery(tokens, width, (), None, n, width, prior, n)
         for n, (tokens, width) in enumerate(zip(queries(5), widths, strict=True))
     ]
     source = Arrivals(joining, [0, 0, 1, 2, 2], {})

@@ -69,9 +69,7 @@ class DeviceDecoder(SlotDecoder):
                 f"{type(self.index).__name__}; use FastDecoder."
             )
         if isinstance(self.index, UnionIndex):
-            rows = self.index.rows
             self.index = merge(self.index, np.ones(len(self.index), dtype=bool))
-            self.index.origin = rows
         self.check()
         self._tensors: TensorIndex | None = None
         self._compiled_step: tuple[int, tuple[Hashable, ...], DeviceStep] | None = None
@@ -90,10 +88,8 @@ class DeviceDecoder(SlotDecoder):
     def run(
         self, source: QuerySource, longest: int, slots: int | None = None, frontiers: bool = False
     ) -> None:
-        _DeviceRun(self, source, longest, slots or self.slots, frontiers).run()
-
-    def slots_for(self, queries: int) -> int:
-        return self.slots if self.compiled else super().slots_for(queries)
+        slots = self.slots if self.compiled or slots is None else slots
+        _DeviceRun(self, source, longest, slots, frontiers).run()
 
     def with_beams(self, beams: int) -> Self:
         assert self.tensors  # on the device once for both

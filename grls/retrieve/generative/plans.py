@@ -21,8 +21,8 @@ from typing import Any, ClassVar, Self, cast
 from grls.data.filters import Filter
 from grls.data.types import Hit, Passage, Query
 from grls.decode import DeviceDecoder, FastDecoder, ScoredPassage
+from grls.decode.beam import BeamQuery
 from grls.decode.prior import Prior
-from grls.decode.slots import SlotQuery
 from grls.errors import GrlsError
 from grls.index import Subset
 from grls.io.locks import exclusive
@@ -136,7 +136,7 @@ class _PlanRun:
             return 0
         return wanted - len(self._requests) + self._may_enter()
 
-    def take(self, count: int) -> list[SlotQuery]:
+    def take(self, count: int) -> list[BeamQuery]:
         """At most so many queries; retrievals that cannot be done fail."""
         taken, self._wide = self._wide[:count], self._wide[count:]
         later = min(self._may_enter(), count - len(taken))
@@ -225,7 +225,7 @@ class _PlanRun:
             retrieval.plan.close()
             self._source.fail(retrieval.owner, error)
 
-    def _queries(self, requests: Sequence[_Request]) -> list[SlotQuery]:
+    def _queries(self, requests: Sequence[_Request]) -> list[BeamQuery]:
         """Tokens and priors of all requests are computed together."""
         if not requests:
             return []
@@ -259,5 +259,5 @@ class _PlanRun:
                 reach = Reach(spans, rows, hidden, subset)
                 request.ranking = SpanRanking(reach, k, temperature, prior, row)
                 k, hidden = beams, hidden_spans(spans, rows, hidden, subset)
-            joining.append(SlotQuery(tokens, k, hidden, subset, request, beams, over, row))
+            joining.append(BeamQuery(tokens, k, hidden, subset, request, beams, over, row))
         return joining

@@ -337,8 +337,6 @@ def expected_f1(chains: Sequence[Chain]) -> Chain:
     wins, with passages of likelier chains first. An empty set has no F1, as in
     :func:`grls.evaluation.metrics.set_f1`; where all sets are empty, the likeliest chain is returned.
     """
-    if not chains:
-        raise ValueError("expected at least one chain.")
     if not any(chain.hits and chain.score > -math.inf for chain in chains):
         return max(chains, key=lambda chain: chain.score)
     scores = np.array([chain.score for chain in chains])
