@@ -172,7 +172,7 @@ class BM25Retriever:
         with Progress(len(queries), "bm25", "queries", shown=None) as bar:
             for query, (index, words) in enumerate(self._asked([query.text for query in queries])):
                 hits: list[Hit] = []
-                allowed = within.of(query)
+                allowed = within[query]
                 if words and (allowed is None or len(allowed)):
                     scores = index._scores(words) if allowed is None else index._scores(words)[allowed]
                     rows = np.flatnonzero(scores > 0)  # few of many passages share a word with a query

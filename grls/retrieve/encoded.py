@@ -538,10 +538,6 @@ class EncodedRetriever(ABC):
         """The top-k passages of each query, best first; ``Hit.score`` is the similarity.
 
         Equal scores keep the order of the corpus. A passage is a hit if its score is above ``least_score``.
-
-        Raises:
-            ConfigError: k is below 1.
-            DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
         """
         listed = queries_of(queries)
         return self.retrieve_after(listed, [()] * len(listed), k, allow)
@@ -576,11 +572,10 @@ class EncodedRetriever(ABC):
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], allow: Allow
     ) -> list[tuple[list[int], Numbers | None]]:
         """Numbers of queries of equal filters, each with the numbers of their allowed passages; None: all."""
-        within = reachable(queries, allow, self.corpus)
-        groups: dict[int | None, list[int]] = {}
-        for query, number in enumerate(within.indices):
-            groups.setdefault(number, []).append(query)
-        return [(numbers, within.of(numbers[0])) for numbers in groups.values()]
+        groups: dict[int, tuple[list[int], Numbers | None]] = {}
+        for query, allowed in enumerate(reachable(queries, allow, self.corpus)):
+            groups.setdefault(id(allowed), ([], allowed))[0].append(query)
+        return list(groups.values())
 
     def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
         """Scores of all passages; see :class:`~grls.retrieve.base.ScoresAll`."""
@@ -592,15 +587,9 @@ class EncodedRetriever(ABC):
             return self.encoder.encode(texts, "query", self.batch_size)
 
     def texts(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> list[str]:
-        """The texts to encode: each query with its evidence; a text that is too long loses the oldest.
-
-        Raises:
-            DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
-        """
+        """The texts to encode: each query with its evidence; a text that is too long loses the oldest."""
         limit = self.encoder.limit("query")
         for query in queries:
-            if not query.text.strip():
-                raise DataError(f"query {query.id!r} is empty; give it a text or remove it.")
             length = self.encoder.tokens(query.text)
             if length <= limit:
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,23 +22,6 @@ _FIELDS: dict[str, Any] = {
     "id": str, "text": str, "evidence": tuple[str, ...], "answers": tuple[str, ...], "metadata": str,
 }  # fmt: skip
 """The types of the fields of a query, which a ``Query`` that a user makes may not have."""
-
-
-class Reachable(NamedTuple):
-    """The passages that the filters of queries allow.
-
-    Attributes:
-        sets: Passage numbers of each distinct filter, ascending.
-        indices: For each query, the index of its filter in ``sets``; None: it has no filter.
-    """
-
-    sets: list[Numbers]
-    indices: list[int | None]
-
-    def of(self, query: int) -> Numbers | None:
-        """The passages that a query may retrieve; None: all."""
-        index = self.indices[query]
-        return None if index is None else self.sets[index]
 
 
 def queries_of(queries: Any) -> list[Query]:
@@ -74,28 +57,26 @@ def queries_of(queries: Any) -> list[Query]:
 
 def reachable(
     queries: Sequence[Query], allow: Allow, corpus: Corpus, removed: Collection[int] = ()
-) -> Reachable:
-    """Evaluate the filters of queries, each distinct filter once.
+) -> list[Numbers | None]:
+    """The passages that each query may retrieve, ascending; None: all. Queries of equal filters share them.
 
     A query whose filter leaves no passage has no hits, with a warning. ``removed`` passages are always out.
     """
     if allow is None:
-        return Reachable([], [None] * len(queries))
+        return [None] * len(queries)
     filters = one_each(allow, len(queries))
     passages = evaluate_filters([rule for rule in filters if rule is not None], corpus)
     if removed:
         hidden = np.array(sorted(removed), dtype=np.int64)
         passages = {rule: np.setdiff1d(numbers, hidden, True) for rule, numbers in passages.items()}
-    index = {rule: number for number, rule in enumerate(passages)}
-    indices = [None if rule is None else index[rule] for rule in filters]
-    reach = Reachable(list(passages.values()), indices)
-    empty = [i for i, n in enumerate(indices) if n is not None and not len(reach.sets[n])]
+    allowed = [None if rule is None else passages[rule] for rule in filters]
+    empty = [query for query, own in zip(queries, allowed, strict=True) if own is not None and not len(own)]
     if empty and len(empty) == len(queries):
         log.warning("the filter leaves no passage of the corpus, so there are no hits.")
     else:
         for query in empty:
-            log.warning("query %r: its filter leaves no passage, so it has no hits.", queries[query].id)
-    return reach
+            log.warning("query %r: its filter leaves no passage, so it has no hits.", query.id)
+    return allowed
 
 
 def with_evidence_text(query: Query, evidence: Sequence[Passage]) -> str:

@@ -56,7 +56,7 @@ class ToyRetriever:
         within = reachable(asked, allow, self.corpus)
         found = []
         for number, scores in enumerate(self.scores(asked)(np.arange(len(asked)))):
-            numbers = within.of(number)
+            numbers = within[number]
             some = np.arange(len(scores)) if numbers is None else numbers
             best = some[np.argsort(-scores[some], kind="stable")]
             best = best[scores[best] > 0][:k]

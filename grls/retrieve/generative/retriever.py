@@ -406,12 +406,15 @@ class GenerativeRetriever(DecodesPlans):
 
         Queries with equal filters share one subset.
         """
-        if allow is None:
-            return [self._everything()] * len(queries)
+        subsets: dict[int, Subset | None] = {}
         within = reachable(queries, allow, self.corpus, self.removed)
-        rows = self.index.rows
-        filtered = [Subset(rows, self.numbers(np.append(numbers, self.done))) for numbers in within.sets]
-        return [self._everything() if index is None else filtered[index] for index in within.indices]
+        for allowed in within:
+            if allowed is None:
+                subsets[id(allowed)] = self._everything()
+            elif id(allowed) not in subsets:
+                numbers = self.numbers(np.append(allowed, self.done))
+                subsets[id(allowed)] = Subset(self.index.rows, numbers)
+        return [subsets[id(allowed)] for allowed in within]
 
     def encode(self, queries: Sequence[Query]) -> list[list[int]]:
         """Token ids of the queries; one that is too long is refused or cut, by ``truncate_queries``."""
