@@ -1,6 +1,6 @@
 """Generative retrieval: a model decodes passages under the constraint of the index.
 
-``retriever`` joins model, index and corpus, in memory and on disk; several workers can build its index.
-``options`` are the options of decoding. ``span_scores`` scores passages by the spans that some generators
-write. ``plans`` lets retrievals join a search that runs.
+``retriever`` joins model, index and corpus; ``folder`` builds, opens and saves them. ``options`` are the
+options of decoding. ``span_scores`` scores passages by the spans that some generators write. ``plans`` lets
+retrievals join a search that runs.
 """

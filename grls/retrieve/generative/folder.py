@@ -1,0 +1,264 @@
+"""The folder of a generator: how it is built, opened and saved.
+
+It holds ``model/`` (model and tokenizer as transformers writes them), ``corpus.jsonl``, ``index/`` and
+``grls.json``; where passages were added since, ``added/`` (a second segment of the index), and where some
+were removed, ``removed.json``. :class:`~grls.retrieve.generative.retriever.GenerativeRetriever` has these
+functions as methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from grls.cluster.options import Workers
+from grls.cluster.plan import Work, refuse_other_reading, seen_elsewhere
+from grls.cluster.workers import done_shards
+from grls.data.codec import (
+    LIMITS,
+    Codec,
+    Limits,
+    limits_of,
+    reset_tokenizer,
+)
+from grls.data.corpus import Corpus, corpus_file
+from grls.data.spans import SPANS, Spans, read_spans
+from grls.errors import ConfigError, DataError, MismatchError, Option
+from grls.index import ConstraintIndex, Segment, UnionIndex, load_index
+from grls.index.build import ShardSorter, build_index, index_of_shards
+from grls.index.options import memory_bytes
+from grls.index.ranges import RANGES, PrefixRanges, open_ranges, write_ranges
+from grls.index.rows import Rows
+from grls.index.storage import write_index
+from grls.io.files import atomic_folder, other_format, read_json, temporary, write_json
+from grls.io.progress import counted
+from grls.models.head import RESCORE, read_rescore_input
+from grls.models.load.build import checked_stages, load_tokenizer
+from grls.models.load.generators import Pretrained
+from grls.models.load.kinds import is_causal, tried_with
+from grls.models.load.opening import write_network
+from grls.models.precision import is_packed, move
+from grls.retrieve.build import Building
+from grls.retrieve.registry import Opening
+from grls.retrieve.spec import MANIFEST, read_spec, seal_folder
+
+FORMAT = 5
+REMOVED = "removed.json"
+
+PASSAGES = 1_000_000
+"""Default number of passages (or spans) of a shard."""
+
+
+def build_folder(cls: Any, model: str, corpus: str, building: Building) -> str:
+    """Files in the folder of a model hold the length limits of its training, its spans and how it
+    rescores. Options override these files.
+    """
+    source = Pretrained(model)
+    loaded = source.load()
+    passages = Corpus.read(corpus)
+    trained, limits = Path(model) / LIMITS, Limits()
+    if trained.is_file():
+        limits = limits_of(read_json(trained), trained, "train the model again, or remove the file")
+    own_limits = {name: value for name, value in asdict(building.limits).items() if value is not None}
+    codec = Codec(loaded.tokenizer, limits._replace(**own_limits), is_causal(loaded.model))
+    span_words = building.index.span_words
+    if span_words is None and (Path(model) / SPANS).is_file():
+        span_words = read_spans(read_json(Path(model) / SPANS), Path(model) / SPANS)
+    spans = Spans(passages, span_words) if span_words else None
+    listed, options, memory = spans or passages, building.index, memory_bytes(building.index.memory)
+    with temporary(building.output) as scratch:
+        built: AbstractContextManager[Segment]
+        if building.workers is not None:
+            built = index_by_workers(model, listed, codec, building, building.workers, scratch)
+        else:
+            made = build_index(listed, codec, options.backend, True, options.form, memory, scratch)
+            built = nullcontext(made)
+        with built as index:
+            learned = Path(model) / RESCORE
+            rescore_input = read_rescore_input(read_json(learned), learned) if learned.is_file() else None
+            parts = loaded.model, codec, passages, index
+            retriever = cls(*parts, None, source.stages(), spans=spans, rescore_input=rescore_input)
+            retriever.save_pretrained(building.output)
+    rows = retriever.index.rows
+    assert isinstance(rows, Rows)
+    tokens, count = len(rows.tokens), len(passages)
+    size = sum(file.stat().st_size for file in (Path(building.output) / "index").iterdir())
+    listing = f"{counted(count, 'passage')}, "
+    if spans is not None:
+        listing += f"{counted(len(spans), 'span')} of {counted(spans.words, 'word')}, "
+    unique = " of unique prefixes" if options.form == "prefixes" else ""
+    return (
+        f"{building.output}: {listing}{counted(len(rows), 'distinct sequence')} with DONE, {tokens:,} "
+        f"tokens{unique}, index {size / 2**20:.1f} MiB ({size / tokens:.2f} B a token, "
+        f"{size / count:.1f} B a passage)"
+    )
+
+
+def open_folder(cls: Any, folder: Path, spec: dict[str, Any], opening: Opening) -> Any:
+    file, remedy = folder / MANIFEST, "make it again with `grls index`"
+    if spec.get("format") != FORMAT:
+        raise DataError(other_format(spec.get("format"), FORMAT), file)
+    limits = limits_of(spec.get("limits"), file, remedy)
+    loaded = Pretrained(str(folder / "model")).load()
+    codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
+    rescore_input = read_rescore_input(spec.get("rescore"), file)
+    corpus, index, removed, spans = _read_passages(folder, spec, codec, opening.verify)
+    stages = checked_stages(spec.get("stages", []), file, remedy)
+    tried = spec.get("tried") == tried_with()
+    parts = loaded.model, codec, corpus, index
+    opened = cls(*parts, opening.searching, stages, removed, spans, rescore_input, tried)
+    _ = opened.trees  # tried in full precision: results of int8 depend on the batch
+    move(loaded.model, opening.device, opening.precision)
+    if opened.options.rescore:
+        opened.refuse_to_rescore()
+    return opened
+
+
+def save_folder(self: Any, folder: str | Path, ranges: PrefixRanges | None = None) -> None:
+    """Write the whole retriever to one folder, atomically; an earlier one there is replaced.
+
+    ``ranges``: how to cut the index into prefix ranges; None: it stays whole.
+    """
+    if is_packed(self.model):
+        raise ConfigError(
+            "the weights of the model are packed and cannot be saved: open it in float32 to save it."
+        )
+    with atomic_folder(folder, MANIFEST) as new:
+        write_network(self.model, new / "model")
+        reset_tokenizer(self.codec.tokenizer)
+        self.codec.tokenizer.save_pretrained(new / "model")
+        base, added = self._segments()
+        if ranges is not None and added is not None:
+            raise ConfigError(
+                "passages were added to the index: merge it with `grls index update FOLDER "
+                f"{Option('merge', True)}` before it is cut into ranges."
+            )
+        words = None if self.spans is None else self.spans.words
+        fingerprints = _fingerprints(self.codec, self.corpus, words)
+        for name, segment in (("index", base), ("added", added)):
+            if segment is not None:
+                (new / name).mkdir()
+                if ranges is None:
+                    write_index(segment, new / name, *fingerprints)
+                else:
+                    write_ranges(segment, new / name, ranges, *fingerprints)
+        self.corpus.write(corpus_file(new))
+        manifest = {
+            "format": FORMAT,
+            "kind": self.kind,
+            "limits": self.codec.limits.record(),
+            "stages": list(self.stages),
+        }
+        if added is not None or self.removed:
+            manifest |= {"added": added is not None, "removed": bool(self.removed)}
+        if self.removed:
+            write_json(new / REMOVED, self.corpus.ids(sorted(self.removed)))
+        if self.spans is not None:
+            manifest["spans"] = self.spans.record
+        if self.rescore_input is not None:
+            manifest["rescore"] = self.rescore_input._asdict()
+        with suppress(ConfigError):  # a model that cannot decode is refused when it is opened
+            if self.model.dtype is torch.float32 and self.trees is not None:
+                manifest["tried"] = tried_with()
+        seal_folder(new, manifest)
+
+
+def removed_in(folder: Path) -> list[str]:
+    """Ids of removed passages that a folder holds until its index is merged."""
+    if not read_spec(folder).get("removed"):
+        return []
+    corpus = Corpus.read(folder)
+    return corpus.ids(_removed(folder / REMOVED, corpus))
+
+
+def _read_passages(
+    folder: Path, manifest: dict[str, Any], codec: Codec, verify: bool | None
+) -> tuple[Corpus, ConstraintIndex, list[int], Spans | None]:
+    corpus = Corpus.read(folder)
+    words = read_spans(manifest.get("spans"), folder / MANIFEST)
+    arguments = *_fingerprints(codec, corpus, words), verify
+    ranged = (folder / "index" / RANGES).is_file()
+    base = (open_ranges if ranged else load_index)(folder / "index", *arguments)
+    index: ConstraintIndex = base
+    if manifest.get("added"):
+        added = load_index(folder / "added", *arguments)
+        if not isinstance(base, Segment):
+            raise DataError(
+                "an index that is cut into ranges has no added passages; make it again with `grls index`.",
+                folder / MANIFEST,
+            )
+        index = UnionIndex(base, added)
+    spans = None if words is None else Spans(corpus, words)
+    listed = len(corpus if spans is None else spans)
+    if len(index) != listed + 1:
+        unit = "passages" if spans is None else f"spans of {spans.words} words"
+        raise MismatchError(
+            f"{folder}: the index holds {len(index) - 1:,} {unit} and the corpus {listed:,}; make "
+            "it again with `grls index`."
+        )
+    removed = _removed(folder / REMOVED, corpus) if manifest.get("removed") else []
+    return corpus, index, removed, spans
+
+
+def _fingerprints(codec: Codec, corpus: Corpus, words: int | None) -> tuple[str, str]:
+    spans = "" if words is None else f" spans of {words} words by script"
+    return codec.fingerprint(), corpus.fingerprint + spans
+
+
+def _removed(file: Path, corpus: Corpus) -> list[int]:
+    ids = read_json(file)
+    if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
+        raise DataError("expected a list of passage ids; make it again with `grls index`.", file)
+    numbers = corpus.numbers(ids)
+    if None in numbers or not 0 < len(set(numbers)) < len(corpus):
+        raise DataError("these are not passages of corpus.jsonl; make it again with `grls index`.", file)
+    return [number for number in numbers if number is not None]
+
+
+def open_sorter(
+    model: str,
+    corpus: str,
+    limits: Limits,
+    causal: bool,
+    span_words: int | None,
+    memory: int,
+    expected: dict[str, str],
+) -> Work:
+    """Open a tokenizer and ``corpus.jsonl`` on a worker, which must have the expected fingerprints."""
+    codec, passages = Codec(load_tokenizer(model), limits, causal), Corpus.read(corpus)
+    fingerprints = {"codec": codec.fingerprint(), "corpus": passages.fingerprint}
+    sources = {"corpus": (corpus, "corpus"), "codec": (model, "tokenizer")}
+    refuse_other_reading(fingerprints, expected, sources)
+    return ShardSorter(passages if span_words is None else Spans(passages, span_words), codec, memory)
+
+
+@contextmanager
+def index_by_workers(
+    model: str, listed: Corpus | Spans, codec: Codec, building: Building, workers: Workers, scratch: Path
+) -> Iterator[Segment]:
+    """The index of a corpus, or of its spans, built by workers and merged in ``scratch``.
+
+    The shards stand beside the output until the block has saved it.
+    """
+    options = building.index
+    if options.backend != "array":
+        raise ConfigError(
+            f"{Option('ray')} builds indexes of the backend 'array' only; got {options.backend!r}."
+        )
+    spans = None if isinstance(listed, Corpus) else listed.words
+    corpus = listed if isinstance(listed, Corpus) else listed.corpus
+    memory = memory_bytes(options.memory)
+    fingerprints = {"codec": codec.fingerprint(), "corpus": corpus.fingerprint}
+    settings = {"what": "index", **fingerprints, "spans": spans}
+    sources = seen_elsewhere(model), str(corpus_file(corpus.source).absolute())
+    make = partial(open_sorter, *sources, codec.limits, codec.causal, spans, memory, fingerprints)
+    size = workers.options.shard or PASSAGES
+    shards = done_shards(building.output, settings, len(listed), size, make, workers, "sort", "passages")
+    with shards as done:
+        yield index_of_shards(done, codec, memory, options.form, scratch, progress=True)
