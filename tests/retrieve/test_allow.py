@@ -16,7 +16,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Only
 from grls.data.types import Passage, Query
 from grls.data.words import Analyzer
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.index import UnionIndex
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
@@ -142,7 +142,7 @@ def test_what_cannot_be_removed_is_refused(generative: GenerativeRetriever, tmp_
     generative.save_pretrained(tmp_path / "r")
     for text in ("{}", '["zebra"]', "[]"):
         (tmp_path / "r" / "removed.json").write_text(text)
-        with pytest.raises(DataError, match=r"removed\.json.*grls index"):
+        with pytest.raises(MismatchError, match=r"removed\.json.*grls index"):
             GenerativeRetriever.from_pretrained(tmp_path / "r", "cpu")
 
 
