@@ -224,7 +224,6 @@ Ask = tuple[Query, Sequence[str], Sequence[str]]
 """A query, gold passages of one hop, and the evidence before it."""
 
 _FOUND = ("found", "duplicate")
-_BAR = 40
 
 
 class Summary(NamedTuple):
@@ -237,7 +236,6 @@ class Summary(NamedTuple):
         stop: The stop rule, with its bias on DONE (nats).
         verdicts: Verdict -> number of gold passages.
         left: Step (from 1) at which the prefix left the beam -> number of missed passages.
-        pruned_left: The same for passages that the beam lost (``pruned``).
         sufficient: Narrowest beam tried that finds the passage -> number of pruned passages; key ``more`` for
             passages that no beam found.
     """
@@ -248,7 +246,6 @@ class Summary(NamedTuple):
     stop: StopRule
     verdicts: dict[str, int]
     left: dict[int, int]
-    pruned_left: dict[int, int]
     sufficient: dict[str, int]
 
     def record(self) -> dict[str, Any]:
@@ -260,7 +257,6 @@ class Summary(NamedTuple):
 def summarise(explainer: Explainer, asks: Sequence[Ask]) -> Summary:
     verdicts: Counter[str] = Counter()
     left: Counter[int] = Counter()
-    pruned_left: Counter[int] = Counter()
     sufficient: Counter[str] = Counter()
     with Progress(len(asks), "explain", "hops") as bar:
         for ask in asks:
@@ -269,7 +265,6 @@ def summarise(explainer: Explainer, asks: Sequence[Ask]) -> Summary:
                 if step is not None and judgement.verdict not in _FOUND:
                     left[step] += 1
                 if judgement.verdict == "pruned":
-                    pruned_left[step or 0] += 1
                     sufficient[str(judgement.sufficient or "more")] += 1
             bar.update()
     return Summary(
@@ -279,7 +274,6 @@ def summarise(explainer: Explainer, asks: Sequence[Ask]) -> Summary:
         explainer.stop,
         {v: verdicts[v] for v in VERDICTS},
         dict(sorted(left.items())),
-        dict(sorted(pruned_left.items())),
         dict(sorted(sufficient.items(), key=lambda item: (item[0] == "more", len(item[0]), item[0]))),
     )
 
@@ -302,11 +296,6 @@ def format_summary(s: Summary) -> str:
         wider = ", ".join(f"{width}: {count:,}" for width, count in s.sufficient.items())
         lines += ["", f"narrowest beam tried that finds the pruned passages: {wider}"]
     if s.left:
-        lines += ["", "missed passages by the step at which they left the beam (■ pruned, □ other)"]
-        most = max(s.left.values())
-        for step, count in s.left.items():
-            pruned = s.pruned_left.get(step, 0)
-            filled = round(_BAR * pruned / most)
-            bar = "■" * filled + "□" * (max(1, round(_BAR * count / most)) - filled)
-            lines.append(f"{step:>5} {count:>6,} {bar}")
+        steps = ", ".join(f"{step}: {count:,}" for step, count in s.left.items())
+        lines += ["", f"missed passages by the step at which they left the beam: {steps}"]
     return "\n".join(lines)

@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, read_queries
+from grls.data.dataset import read_queries
 from grls.data.types import Chain
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.evaluation.evaluate import judged_runs, score_run
+from grls.evaluation.evaluate import Judged, judged_runs, score_run
 from grls.evaluation.measures import MEASURES, RunDepth, query_values, shared_depth
 from grls.evaluation.metrics import KS, set_f1
 from grls.io.jsonl import read_jsonl
@@ -44,17 +43,27 @@ class ScoredRun:
     Attributes:
         report: Section -> metric -> value, of :func:`grls.evaluation.evaluate.score_run`; None for a metric
             that reads deeper than the run.
-        retrieved: Ids of each judged query's hits, best first; empty for a query without an answer.
         chains: Ids of each judged query's hops in order, without DONE; None if it is not known or not one
             chain.
     """
 
-    run: Run
+    judged: Judged
     label: str
     report: dict[str, Any]
-    retrieved: list[list[str]]
     chains: list[list[str]] | None
-    reach: RunDepth
+
+    @property
+    def run(self) -> Run:
+        return self.judged.run
+
+    @property
+    def reach(self) -> RunDepth:
+        return self.judged.depth
+
+    @property
+    def retrieved(self) -> list[list[str]]:
+        """Ids of each judged query's hits, best first; empty for a query without an answer."""
+        return [*self.judged.ids.values()]
 
     @property
     def file(self) -> Path:
@@ -90,17 +99,17 @@ class DataGroup:
 
     Attributes:
         split: The split of the qrels, and how many first queries of it.
-        qrels: Their judgements; every list of values follows this order.
-        gold: The gold passages of each judged query.
         runs: The runs, by system and steps, else in the order of the command.
     """
 
     name: str
     split: str
-    corpus: Corpus
-    qrels: Qrels
-    gold: list[list[str]]
     runs: list[ScoredRun]
+
+    @property
+    def gold(self) -> list[list[str]]:
+        """The gold passages of each judged query; every list of values follows this order."""
+        return [*self.runs[0].judged.gold.values()]
 
     def values(self, run: ScoredRun, measure: str) -> list[float] | None:
         """A measure of each query; None if its cut-off is deeper than the run.
@@ -110,8 +119,8 @@ class DataGroup:
         if not run.reach.tells(measure):
             return None
         shared = shared_depth([other.reach for other in self.runs if other.reach.tells(measure)])
-        ranked = {query: ids[:shared] for query, ids in zip(self.qrels, run.retrieved, strict=True)}
-        return query_values([measure], ranked, self.qrels)[measure]
+        ranked = {query: ids[:shared] for query, ids in run.judged.ids.items()}
+        return query_values([measure], ranked, run.judged.qrels)[measure]
 
     def set_f1s(self, run: ScoredRun) -> list[float] | None:
         if run.chains is None:
@@ -231,8 +240,8 @@ def _group(
         if hops is not each:
             report.pop("done_missing", None)
         walks = [*hops.chains.values()] if hops.chains else None
-        scored.append(ScoredRun(run, label, report, [*each.ids.values()], walks, each.depth))
+        scored.append(ScoredRun(each, label, report, walks))
     scored.sort(key=lambda run: (rank_of(run.system, [*SYSTEMS]), rank_of(run.steps, STEPS)))
     one = judged[0]
     part = one.split if limit is None else f"{one.split}, the first {limit:,}"
-    return DataGroup(name, part, one.corpus, one.qrels, [*one.gold.values()], scored)
+    return DataGroup(name, part, scored)

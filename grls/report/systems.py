@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pandas as pd
 
 from grls.errors import ConfigError, DataError
 from grls.evaluation.measures import measure_names, shared_name
 from grls.evaluation.significance import Comparison, compare_with, shown_p, shown_points
+from grls.io.arguments import options
 from grls.io.files import read_json
 from grls.io.progress import counted
 from grls.report.blocks import NONE, Cell, Table
@@ -267,7 +268,7 @@ def systems_table(
         baseline = max(alone, key=lambda row: row.means.get(first, -1.0)).name
     rows = compare_systems(runs, baseline)
     if quoted is not None:
-        quoted.tell_counts(len(group.gold), len(group.corpus))
+        quoted.tell_counts(len(group.gold), len(group.runs[0].judged.corpus))
         rows += quoted.rows
     data = f"{group.name}, {group.split}"
     return ExperimentTable(tuple(called.values()), rows, baseline, None, len(group.gold), data)
@@ -289,17 +290,17 @@ class Quoted(NamedTuple):
                 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@options()
 class QuotedRow:
     """A row of a paper: a system, measures in percent, paper and table, and what a reader must know."""
 
     system: str
-    points: dict[str, float]
+    points: dict[str, Annotated[float, "[0, 100]"]]
     source: str
     setting: str = ""
 
 
-@dataclass(frozen=True)
+@options()
 class QuotedSet:
     """Rows over a set, and how many queries and passages it has; None: not known."""
 
@@ -318,12 +319,6 @@ def read_quoted(path: str | Path) -> Quoted:
         row = from_record(QuotedRow, record, file, f"row {number}")
         if (name := f"{row.system} (quoted)") in rows:
             raise DataError(f"row {number}: the system {row.system!r} is there already; rename one.", file)
-        if not row.points or not all(0 <= value <= 100 for value in row.points.values()):
-            raise DataError(
-                f"row {number}: expected points of measures from 0 to 100, such as {{'R@5': 63.8}}, got "
-                f"{row.points}.",
-                file,
-            )
         try:
             measures = measure_names([*row.points])
         except ConfigError as error:

@@ -139,7 +139,7 @@ def test_a_run_over_all_queries_stands_beside_one_of_a_split(data, tmp_path):
     everything = fingerprint_queries(read_queries(data))
     wide = write(tmp_path / "wide", data, GOOD, split=None, queries=everything)
     (group,) = load_groups([wide, write(tmp_path / "narrow", data, GOOD, "narrow")])
-    assert (group.split, [*group.qrels]) == ("test", ["q1", "q2"])
+    assert (group.split, [*group.runs[0].judged.qrels]) == ("test", ["q1", "q2"])
     assert json.loads((tmp_path / "wide.info.json").read_text())["split"] is None
     assert len(QUERIES) == 3
 
