@@ -92,7 +92,6 @@ class RetrieverRun:
             members=described.members,
             options={"k": self.k, **described.options, **self.filter.record, **own},
             retriever=self._fingerprint(self.retriever),
-            member_retrievers=tuple(map(self._fingerprint, getattr(self.retriever, "members", ()))),
             limit=self.limit,
             index_seconds=self.index_seconds,
             search=inner.generator.searched_by if isinstance(inner, DecodesPassages) else "",

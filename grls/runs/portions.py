@@ -61,7 +61,6 @@ class RunInfo:
         options: The options that matter, for the record.
         files: Ending -> SHA-256 of the files this belongs to; filled in by :func:`write_info`.
         retriever: Fingerprint of the retriever and its filters.
-        member_retrievers: As ``retriever``, of the ``members`` of an ensemble.
         limit: How many first queries of the split; None for all.
         computed_tokens: Tokens that language models read and wrote for all queries; None where unknown.
         index_seconds: Seconds that the index took; None where unknown.
@@ -82,7 +81,6 @@ class RunInfo:
     options: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     retriever: str = ""
-    member_retrievers: tuple[str, ...] = ()
     limit: Count | None = None
     computed_tokens: int | None = None
     index_seconds: float | None = None

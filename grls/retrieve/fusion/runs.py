@@ -130,7 +130,6 @@ class RunFusion:
             seconds=perf_counter() - start + sum(info.seconds for info in infos),  # members' time counts
             options={**sources, **method, **options, "weights": fusion.weights},
             retriever=hashlib.sha256(parts).hexdigest() if all(prints) else "",
-            member_retrievers=tuple(prints),
             computed_tokens=sum(tokens) if len(tokens) == len(members) else None,
         )
         return Run(fused.rankings, fused.chains, fused.score_mode, info)
