@@ -15,6 +15,7 @@ from run_files import write_jsonl_run
 from grls.data.corpus import Corpus
 from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
+from grls.evaluation.evaluate import Judged
 from grls.evaluation.metrics import means, sequence_recall, set_f1
 from grls.runs.portions import (
     RunInfo,
@@ -27,7 +28,7 @@ from grls.runs.portions import (
 )
 from grls.runs.results import Retrieved, read_results
 from grls.runs.run import Run
-from grls.runs.trec import align, chain_ranking, read_run, without_done, write_run
+from grls.runs.trec import chain_ranking, coverage_of, ids_of, read_run, without_done, write_run
 
 CORPUS = Corpus.from_passages([Passage("a", "alpha", "First"), Passage("b", "beta"), Passage("c", "gamma")])
 QUERIES = [Query("q1", "one?"), Query("q2", "two?"), Query("q3", "three?")]
@@ -321,13 +322,17 @@ def test_a_malformed_result_names_file_and_line(tmp_path, bad, message):
 def test_an_unanswered_query_gets_an_empty_list_and_is_said(caplog):
     qrels = {"q2": {"a": 1}, "q1": {"b": 1}, "q4": {"a": 1}}
     rankings = {"q1": [Hit("b", 0.0)], "q3": [Hit("a", 0.0)], "q4": [Hit("DONE", 0.0)]}
-    aligned, coverage = align(rankings, qrels, "bm25.trec")
-    assert aligned == {"q2": [], "q1": [Hit("b", 0.0)], "q4": []}
-    assert list(aligned) == ["q2", "q1", "q4"]
-    assert coverage == (3, 2, 1)
+    judged = Judged(
+        Run.of(rankings),
+        [Query(name, name) for name in qrels],
+        qrels,
+        Corpus.from_passages([Passage("b", "b")]),
+    )
+    assert [*judged.ids.items()] == [("q2", []), ("q1", ["b"]), ("q4", [])]
+    assert coverage_of(rankings, qrels, "bm25.trec") == (3, 2, 1)
     assert "bm25.trec: 2 of 3 judged queries have no hit; they score 0" in caplog.text
     assert "bm25.trec: 1 query is not judged" in caplog.text
-    raises(DataError, "judge no query", align, {"q3": []}, {})
+    raises(DataError, "judge no query", coverage_of, {"q3": []}, {})
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -346,8 +351,8 @@ def test_metrics_agree_with_ir_measures_on_random_runs(tmp_path, seed):
         [ir_measures.Qrel(q, p, grade) for q, grades in qrels.items() for p, grade in grades.items()],
         ir_measures.read_trec_run(str(tmp_path / "run")),
     )
-    aligned, _ = align(read_run(tmp_path / "run"), qrels)
-    retrieved = [[hit.id for hit in hits] for hits in aligned.values()]
+    read = read_run(tmp_path / "run")
+    retrieved = [ids_of(read.get(q, [])) for q in qrels]
     assert retrieved == [[hit.id for hit in without_done(rankings.get(q, []))] for q in qrels]
     gold = [{p for p, grade in grades.items() if grade > 0} for grades in qrels.values()]
     recall, sets = means(sequence_recall, retrieved, gold), means(set_f1, retrieved, gold)
