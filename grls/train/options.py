@@ -544,6 +544,11 @@ class QueryDataOptions(DataOptions):
     max_passage_tokens: int = 128
     max_query_tokens: int = 64
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        tokens = {"max_passage_tokens": self.max_passage_tokens, "max_query_tokens": self.max_query_tokens}
+        at_least(1, "data.", **tokens)
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingStage:

@@ -98,7 +98,7 @@ def test_what_is_read_and_written(tokenizer: Any) -> None:
     alone = [*ids(tokenizer, "otter the otter is calm ."), tokenizer.eos_token_id]
     assert plain.source(plain.passages(some[:1])) == alone
     with pytest.raises(ConfigError, match="max_passage_tokens must be at least 1, got 0"):
-        QueryPrompt(tokenizer, True, QueryForm(passage_tokens=0))
+        QueryDataOptions(data="data", max_passage_tokens=0)
 
 
 def examples(tokenizer: Any, kind: Any, query: Query = TWO_HOPS, **how: Any) -> QueryExamples:

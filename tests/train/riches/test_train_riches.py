@@ -107,7 +107,8 @@ def test_frozen_embeddings_stay(data: Path, causal: Path, tmp_path: Path) -> Non
 def drawn(data: Path, causal: Path, **how: Any) -> InterlacedData:
     """The data module as a trainer would have set it up."""
     made = InterlacedData(QuoteDataOptions(data=str(data), **how))
-    made.read(SimpleNamespace(loss="full", **PretrainedLM(str(causal)).load()._asdict()))
+    full = SimpleNamespace(loss="full")
+    made.read(SimpleNamespace(options=full, **PretrainedLM(str(causal)).load()._asdict()))
     return made
 
 
