@@ -25,7 +25,7 @@ from grls.models.load.base_models import find_encoder, find_writer
 from grls.models.load.opening import language_source
 from grls.models.option_names import Device, Kind, Similarity
 from grls.retrieve.build import Building
-from grls.train.biencoder.options import BiEncoderOptions
+from grls.train.biencoder.options import BiEncoderOptions, BiEncoderTraining
 from grls.train.core.clock import Meter, TrainingClock
 from grls.train.options import STAGES, read_stage
 from grls.train.result import TrainingResult
@@ -356,7 +356,7 @@ class BiEncoder:
         with saying("BiEncoder.fit", folder), folder_of(negatives) as miner:
             if not resume:  # before its data are replaced
                 refuse_unfinished(os.fspath(folder), warn=False, model="modules.json")
-            result = run_biencoder(
+            training = BiEncoderTraining(
                 data=place_data(data, Path(folder), resume),
                 output=os.fspath(folder),
                 source=self.name,
@@ -366,9 +366,8 @@ class BiEncoder:
                 negatives=miner,
                 teacher=None if teacher is None else str(teacher),
                 resume=resume,
-                max_seconds=max_seconds,
-                meter=meter,
             )
+            result = run_biencoder(training, TrainingClock("biencoder", max_seconds, meter))
         trained = BiEncoder(result.model)
         trained.results, trained._held = {"biencoder": result}, folder
         return trained

@@ -55,7 +55,7 @@ from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.options import stored_hops
 from grls.retrieve.registry import BM25, Opening
 from grls.retrieve.spec import MANIFEST, read_spec, recorded, update_spec
-from grls.train.biencoder.options import BiEncoderOptions
+from grls.train.biencoder.options import BiEncoderOptions, BiEncoderTraining
 from grls.train.core.clock import Meter, TrainingClock, TrainingStep
 from grls.train.result import TrainingResult
 from grls.tune.options import TuneOptions
@@ -347,14 +347,15 @@ class FitStages:
         linked = self.linked
         if linked is not None:
             changed["hard_negatives"] = 1
-        return run_biencoder(
+        training = BiEncoderTraining(
             data=self.candidates.data, output=str(self.training("dense")), source=model.name,
             kind="auto", train_split=TRAIN, dev_split=data.tune,
             max_tokens=min(recipe["max_tokens"], model.positions or recipe["max_tokens"]),
             fit=options_of(BiEncoderOptions, recipe["fit"] | changed, "grls fit"),
             negatives=BM25 if linked is None else str(self.candidates.folder(linked.folder)),
-            resume=resume, max_seconds=seconds, meter=meter,
+            resume=resume,
         )  # fmt: skip
+        return run_biencoder(training, TrainingClock("biencoder", seconds, meter))
 
     def _generator(self, allowance: float | None) -> None:
         begun, most = perf_counter(), None if allowance is None else _TRAINING * allowance

@@ -65,7 +65,7 @@ from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.encoded import EncodedRetriever
 from grls.retrieve.multi_vector import MultiVectorRetriever
 from grls.retrieve.sparse import SparseRetriever
-from grls.train.biencoder.options import BiEncoderOptions
+from grls.train.biencoder.options import BiEncoderOptions, BiEncoderTraining
 from grls.train.biencoder.run import run_biencoder
 
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "encoders.md"
@@ -647,7 +647,10 @@ def tried(name: str, place: Path) -> tuple[str, str]:
     before = BiEncoderModel.load(str(folder), device="cpu")
     try:
         data, output = str(write_small(place / "data")), place / "trained"
-        run_biencoder(data=data, output=str(output), source=str(folder), dev_split=None, fit=options)
+        training = BiEncoderTraining(
+            data=data, output=str(output), source=str(folder), dev_split=None, fit=options
+        )
+        run_biencoder(training)
     except ConfigError as error:
         return YES, reason(error, folder)
     with torch.no_grad():  # as training sees it, but each text alone: some layouts also see what pads it

