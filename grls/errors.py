@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
@@ -189,48 +188,6 @@ NOT_NUMBERS = (
     "use bfloat16 or float32."
 )
 """The error text for a model whose logits are NaN."""
-
-
-def bounded(interval: str, section: str = "", **values: float | None) -> None:
-    """Refuse numbers outside an interval; None is no number.
-
-    Args:
-        interval: The interval, as in ``[1, inf)`` or ``(0, 1]``.
-        section: The section of the options with its dot, as in ``workers.``.
-        values: Option -> its value.
-
-    Raises:
-        ConfigError: With the option, the bounds and the value.
-    """
-    low, high = map(float, interval[1:-1].split(","))
-    for name, value in values.items():
-        above = value is None or value > low or (interval[0] == "[" and value == low)
-        below = value is None or value < high or (interval[-1] == "]" and value == high)
-        if above and below:
-            continue
-        least = f"{'at least' if interval[0] == '[' else 'above'} {low:,.12g}" if low > -math.inf else ""
-        most = f"{'at most' if interval[-1] == ']' else 'below'} {high:,.12g}" if high < math.inf else ""
-        finite = "" if math.isfinite(value or 0) or interval[-1] == "]" else "a finite number"
-        expected = ", ".join(filter(None, (finite, " and ".join(filter(None, (least, most))))))
-        if least and most and interval[0] + interval[-1] == "[]":
-            expected = f"between {low:,.12g} and {high:,.12g}"
-        raise ConfigError(f"{Option(section + name)} must be {expected}, got {value}.")
-
-
-def at_least(least: int, section: str = "", **values: float | None) -> None:
-    """Refuse numbers below a bound; see :func:`bounded`."""
-    bounded(f"[{least}, inf)", section, **values)
-
-
-def one_of(choices: Collection[str], section: str = "", **values: str | None) -> None:
-    """Refuse values that are none of the choices.
-
-    Raises:
-        ConfigError: With the option, the choices and the value.
-    """
-    for name, value in values.items():
-        if value not in choices:
-            raise ConfigError(f"{Option(section + name)} must be one of {', '.join(choices)}, got {value!r}.")
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -18,7 +18,7 @@ from jsonargparse import auto_cli
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_qrels, read_queries, relevant, write_dataset
-from grls.errors import ConfigError, bounded
+from grls.errors import ConfigError
 from grls.io.files import write_json
 
 
@@ -44,7 +44,8 @@ def choose(
     Raises:
         ConfigError: There are fewer training queries, or no test query, or the rate is none.
     """
-    bounded("[0, 1]", rate=rate)
+    if not 0 <= rate <= 1:
+        raise ConfigError(f"rate must be between 0 and 1, got {rate}.")
     if not 0 < count <= len(train) or not test:
         raise ConfigError(
             f"cannot choose {count:,} of {len(train):,} queries for {len(test):,} test queries."

@@ -17,7 +17,7 @@ from grls.api.training_data import place_data, training_data
 from grls.data.inputs.tables import json_value, name_list
 from grls.errors import ConfigError
 from grls.index.options import IndexOptions, LimitOptions
-from grls.io.arguments import Count, checked, checked_options, options_of
+from grls.io.arguments import Count, PositiveFloat, checked, checked_options, options_of
 from grls.io.ending import require
 from grls.io.files import folder_for, saying
 from grls.io.recipes import recipe_values
@@ -81,7 +81,7 @@ class Generator:
         output: str | Path | None = None,
         resume: bool = False,
         options: Mapping[str, Any] | None = None,
-        max_seconds: float | None = None,
+        max_seconds: PositiveFloat | None = None,
         meter: Meter | None = None,
     ) -> Generator:
         """Train on queries and their gold passages; the weights with the best dev recall are kept.
@@ -294,7 +294,7 @@ class BiEncoder:
         negatives: Searcher | str | Path = "bm25",
         teacher: str | Path | None = None,
         resume: bool = False,
-        max_seconds: float | None = None,
+        max_seconds: PositiveFloat | None = None,
         meter: Meter | None = None,
         **options: Any,
     ) -> BiEncoder:

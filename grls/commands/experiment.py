@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from grls.commands.retrieve import RetrieveOptions
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
-from grls.errors import ConfigError, DataError, one_of
+from grls.errors import ConfigError, DataError
 from grls.io.arguments import Count
 from grls.io.files import atomic_file, refuse_unwritable, without_ending, write_json
 from grls.io.option_errors import visible
@@ -100,10 +100,8 @@ def experiment_command(
         raise ConfigError(f"--measures names no measure: give some, as in --measures '{MEASURES}'.")
     published = None if quoted is None else read_quoted(quoted)
     words = [word for word in re.split(r"[,\s]+", stress or "") if word]
-    for word in words:
-        one_of(PERTURBATIONS, stress=word)
-    if stress is not None and not words:
-        raise ConfigError(f"--stress names no perturbation: give some of {', '.join(PERTURBATIONS)}.")
+    if stress is not None and not (words and {*words} <= {*PERTURBATIONS}):
+        raise ConfigError(f"--stress must be some of {', '.join(PERTURBATIONS)}, got {stress!r}.")
     kinds = [kind for kind in PERTURBATIONS if kind in words]
     run = next((path for _, paths in named for path in paths if Path(path).is_file()), None)
     if run is not None and (growth is not None or kinds):

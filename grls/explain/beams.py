@@ -23,7 +23,7 @@ from grls.decode.prior import Masses, Prior
 from grls.decode.scope import Scope
 from grls.decode.select import ScoreMode, ragged_logsumexp
 from grls.decode.trace import Fate, fate_of
-from grls.errors import ConfigError, DataError, bounded
+from grls.errors import ConfigError, DataError
 from grls.explain.options import TEXT_ALONE, candidates_listed
 from grls.index import Subset
 from grls.index.rows import Ints
@@ -162,7 +162,6 @@ def trace_beam(
     reason = no_beam(retriever)
     if reason is not None:
         raise ConfigError(reason)
-    bounded(f"[1, {MOST_LISTED}]", most=most)
     inner = single_steps(retriever)
     assert isinstance(inner, DecodesPassages)
     generator: GenerativeRetriever = inner.generator

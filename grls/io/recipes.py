@@ -179,17 +179,3 @@ def on_demand(folder: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
         return getattr(import_module(f"{folder}.{modules[name]}"), name)
 
     return attribute
-
-
-def list_texts(options: Any, *names: str) -> None:
-    """Make lists of single texts in fields of a dataclass of options, which may be frozen."""
-    for name in names:
-        value, kind = getattr(options, name), str(type(options).__annotations__[name])
-        texts = [value] if isinstance(value, str) else value
-        if value is None and kind.endswith("None"):
-            continue
-        if not isinstance(texts, list | tuple | set | frozenset) or not all(
-            isinstance(t, str) for t in texts
-        ):
-            raise ConfigError(f"{name}: expected a text or a list of texts, got {value!r}.")
-        object.__setattr__(options, name, list(texts) if kind.startswith("list") else tuple(texts))

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from grls.data.codec import DONE_ID, LIMITS, limits_of
 from grls.data.types import Passage
-from grls.errors import ConfigError, DataError, Option, one_of
+from grls.errors import ConfigError, DataError, Option
 from grls.io.files import read_json, write_json
 from grls.io.progress import Progress
 from grls.models.base import once_each
@@ -92,7 +92,8 @@ class BiEncoderModel(TextEncoder):
         super().__init__(TextNetwork.of(model), max_tokens, stages)
         self.learned_done = learned_done if STAGE in self.stages else False
         self.similarity: Similarity = similarity or model.similarity_fn_name
-        one_of(get_args(Similarity), similarity=self.similarity)
+        if self.similarity not in (known := get_args(Similarity)):
+            raise ConfigError(f"similarity must be one of {', '.join(known)}, got {self.similarity!r}.")
         self.model.similarity_fn_name = self.similarity  # it is saved with the model
 
     def scores(self, queries: Tensor, passages: Tensor) -> Tensor:

@@ -9,14 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from grls.answer.riches.options import KeyKind, Thoughts
 from grls.data.types import ScoreMode
 from grls.data.words import USUAL, Analyzer
 from grls.decode.interleave.options import Beam
-from grls.errors import ConfigError, Option, at_least, bounded
-from grls.io.recipes import list_texts, recipe_values
+from grls.errors import ConfigError, Option
+from grls.io.arguments import (
+    Count,
+    NegativeFloat,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveShare,
+    Share,
+    options,
+)
+from grls.io.recipes import recipe_values
 from grls.models.load.generators import GeneratorSpec
 from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.train.doc2query.options import PassagesRead
@@ -24,11 +34,12 @@ from grls.train.doc2query.options import PassagesRead
 Loss = Literal["full", "allowed"]
 Shares = float | tuple[float, float]
 """A share of each epoch, or the shares of the first and the last epoch, linear between them."""
+_Front = Annotated[float, "(0, 1)"]
 Precision = Literal["auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true"]
 """Lightning's precisions, and ``auto``."""
 
 
-@dataclass(frozen=True)
+@options("trainer")
 class TrainerOptions:
     """Options of Lightning's trainer.
 
@@ -74,7 +85,7 @@ class TrainerOptions:
     more: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@options("checkpoint")
 class CheckpointOptions:
     """Options of the checkpoint whose weights are the trained model.
 
@@ -88,7 +99,7 @@ class CheckpointOptions:
     mode: Literal["min", "max"] = "max"
 
 
-@dataclass(frozen=True)
+@options("last")
 class LastOptions:
     """Options of the checkpoint to resume from, ``checkpoints/last.ckpt``.
 
@@ -99,7 +110,7 @@ class LastOptions:
     every_n_train_steps: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("model", kw_only=True)
 class ModelOptions:
     """Options of the model and its optimizer.
 
@@ -128,31 +139,27 @@ class ModelOptions:
     generator: GeneratorSpec
     closing_markers: bool = False
     optimizer: Literal["adafactor", "adamw"] = "adafactor"
-    learning_rate: float = 1e-4
+    learning_rate: PositiveFloat = 1e-4
     schedule: Literal["constant", "linear"] = "linear"
-    warmup: float = 0.1
+    warmup: Share = 0.1
     loss: Loss = "full"
     gradient_checkpointing: bool = False
     freeze_encoder: bool = False
     freeze_embeddings: bool | None = None
-    lora_rank: int = 0
+    lora_rank: NonNegativeInt = 0
     seed: int | None = None
 
-    def __post_init__(self) -> None:
-        bounded("(0, inf)", "model.", learning_rate=self.learning_rate)
-        bounded("[0, 1]", "model.", warmup=self.warmup)
 
-
-@dataclass(frozen=True, kw_only=True)
+@options("model", kw_only=True)
 class MemoriseModelOptions(ModelOptions):
     """Options of the model and its optimizer. Defaults of the paper: Adafactor, constant 1e-5."""
 
-    learning_rate: float = 1e-5
+    learning_rate: PositiveFloat = 1e-5
     schedule: Literal["constant", "linear"] = "constant"
-    warmup: float = 0.0
+    warmup: Share = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("model", kw_only=True)
 class RetrieveModelOptions(ModelOptions):
     """Options of the model and its optimizer. Defaults of the paper: Adafactor, 1e-4, 10 % warm-up.
 
@@ -162,15 +169,11 @@ class RetrieveModelOptions(ModelOptions):
             Together with frozen embeddings it saves time and memory: these layers need no backward pass.
     """
 
-    rescore_weight: float = 1.0
-    freeze_layers: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(0, "model.", rescore_weight=self.rescore_weight)
+    rescore_weight: NonNegativeFloat = 1.0
+    freeze_layers: NonNegativeInt = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("model", kw_only=True)
 class ChainModelOptions(RetrieveModelOptions):
     """Options of the model and its optimizer."""
 
@@ -178,7 +181,7 @@ class ChainModelOptions(RetrieveModelOptions):
     loss: Loss = "allowed"
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("model", kw_only=True)
 class WriterModelOptions(ModelOptions):
     """Options of the model and its optimizer."""
 
@@ -186,7 +189,7 @@ class WriterModelOptions(ModelOptions):
     freeze_embeddings: bool | None = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("data", kw_only=True)
 class DataOptions:
     """Options of the data and their batches.
 
@@ -204,19 +207,15 @@ class DataOptions:
     """
 
     data: str
-    batch_size: int = 100
-    global_batch_size: int | None = None
-    dev_size: int = 200
-    length_pool: int = 50
-    workers: int = 0
+    batch_size: Count = 100
+    global_batch_size: Count | None = None
+    dev_size: Count = 200
+    length_pool: Count = 50
+    workers: NonNegativeInt = 0
     seed: int | None = None
 
-    def __post_init__(self) -> None:
-        counts = ("batch_size", "dev_size", "length_pool", "global_batch_size")
-        at_least(1, "data.", **{name: getattr(self, name) for name in counts})
 
-
-@dataclass(frozen=True, kw_only=True)
+@options("data", kw_only=True)
 class GeneratorDataOptions(DataOptions):
     """Options of the data and their batches.
 
@@ -230,14 +229,14 @@ class GeneratorDataOptions(DataOptions):
             and the sentences nearest to the question. 0: the whole passage.
     """
 
-    max_passage_tokens: int = 512
-    max_query_tokens: int = 256
-    max_input_tokens: int = 512
+    max_passage_tokens: Count = 512
+    max_query_tokens: Count = 256
+    max_input_tokens: Count = 512
     truncate_queries: bool = False
-    evidence_words: int = 0
+    evidence_words: NonNegativeInt = 0
 
 
-@dataclass(frozen=True)
+@options()
 class PassageInput:
     """The model input for a passage that is memorised.
 
@@ -250,7 +249,7 @@ class PassageInput:
     query: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("data", kw_only=True)
 class MemoriseDataOptions(GeneratorDataOptions):
     """Options of the passages and their batches.
 
@@ -263,19 +262,17 @@ class MemoriseDataOptions(GeneratorDataOptions):
         reading: The model input of a passage: its front, or all of it.
     """
 
-    front: float = 0.7
+    front: _Front = 0.7
     unit: Literal["text", "path"] = "text"
     target: Literal["whole", "rest"] = "whole"
     reading: PassageInput = field(default_factory=PassageInput)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        bounded("(0, 1)", "data.", front=self.front)
         if self.target == "rest" and self.reading.reads != "front":
             raise ConfigError("target `rest` is the passage without its front: it needs reads `front`.")
 
 
-@dataclass(frozen=True)
+@options("data.mix")
 class Mix:
     """Examples that are mixed into fine-tuning.
 
@@ -292,12 +289,12 @@ class Mix:
     pseudo: str | None = None
     pseudo_share: Shares = 0.5
     memorise: PassageInput | None = None
-    memorise_share: float = 0.2
-    size: int | None = None
-    epochs: int | None = None
+    memorise_share: Share = 0.2
+    size: Count | None = None
+    epochs: Count | None = None
 
 
-@dataclass(frozen=True)
+@options("data.prior")
 class LearnBeside:
     """Priors for training, by name.
 
@@ -312,12 +309,11 @@ class LearnBeside:
 
     retrievers: list[str]
     weights: list[float] | None = None
-    temperatures: list[float] | None = None
-    done_share: float = DONE_SHARE
+    temperatures: list[PositiveFloat] | None = None
+    done_share: NegativeFloat = DONE_SHARE
     analyzer: Analyzer = USUAL
 
     def __post_init__(self) -> None:
-        list_texts(self, "retrievers")
         count = len(self.retrievers)
         weights, temperatures = (
             count if values is None else len(values) for values in (self.weights, self.temperatures)
@@ -329,7 +325,7 @@ class LearnBeside:
             )
 
 
-@dataclass(frozen=True)
+@options("data.spans")
 class WriteSpans:
     """Options of training on spans of passages; the generator learns to write the spans that fit the query.
 
@@ -341,17 +337,13 @@ class WriteSpans:
         evidence: Words of the evidence passages count as words of the query.
     """
 
-    words: int = 8
-    drawn: int = 4
-    temperature: float = 1.0
+    words: Count = 8
+    drawn: Count = 4
+    temperature: PositiveFloat = 1.0
     evidence: bool = True
 
-    def __post_init__(self) -> None:
-        at_least(1, "data.spans.", words=self.words, drawn=self.drawn)
-        bounded("(0, inf)", "data.spans.", temperature=self.temperature)
 
-
-@dataclass(frozen=True)
+@options("data.rescore")
 class Rescore:
     """Options of training a generator to rescore passages.
 
@@ -367,19 +359,18 @@ class Rescore:
     """
 
     retrievers: list[str]
-    passages: int = 12
-    right: int = 6
-    hops: int = 1
-    tokens: int = 128
+    passages: Count = 12
+    right: Count = 6
+    hops: Count = 1
+    tokens: Count = 128
     analyzer: Analyzer = USUAL
 
     def __post_init__(self) -> None:
-        list_texts(self, "retrievers")
-        at_least(1, "data.rescore.", retrievers=len(self.retrievers), passages=self.passages)
-        at_least(1, "data.rescore.", right=self.right, hops=self.hops, tokens=self.tokens)
+        if not self.retrievers:
+            raise ConfigError(f"{Option('data.rescore.retrievers')} is empty: name a retriever, or bm25.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("data", kw_only=True)
 class RetrieveDataOptions(GeneratorDataOptions):
     """Options of the queries and their batches; ``batch_size`` counts hops, of chains queries.
 
@@ -413,23 +404,19 @@ class RetrieveDataOptions(GeneratorDataOptions):
     mix: Mix = field(default_factory=Mix)
     by_hop: bool = False
     teacher: str | None = None
-    teacher_share: float = 0.5
-    branches: int = 0
+    teacher_share: Share = 0.5
+    branches: NonNegativeInt = 0
     prior: LearnBeside | None = None
     spans: WriteSpans | None = None
     rescore: Rescore | None = None
-    decay: float = 1.0
+    decay: PositiveShare = 1.0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        bounded("(0, 1]", "data.", decay=self.decay)
-        bounded("(0, 1]", "data.", teacher_share=self.teacher_share)
-        at_least(0, "data.", branches=self.branches)
         if self.branches and self.teacher is None:
             raise ConfigError(f"branches need a teacher: set {Option('data.teacher')}.")
 
 
-@dataclass(frozen=True)
+@options("recall")
 class RecallOptions:
     """Options of the measurement on dev.
 
@@ -444,13 +431,13 @@ class RecallOptions:
         rescore: Passages of each input to rescore, for a generator that learns rescoring; 0: none.
     """
 
-    k: int = 5
-    beams: int = 5
-    hops: int = 0
-    rescore: int = 0
+    k: Count = 5
+    beams: Count = 5
+    hops: NonNegativeInt = 0
+    rescore: NonNegativeInt = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("data", kw_only=True)
 class QuoteDataOptions(DataOptions):
     """Options of the questions and their batches.
 
@@ -486,16 +473,11 @@ class QuoteDataOptions(DataOptions):
     answer: str | None = None
     chat: bool = False
     shuffle: bool = False
-    max_prompt_tokens: int = 256
-    max_target_tokens: int = 512
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(1, "data.", max_prompt_tokens=self.max_prompt_tokens)
-        at_least(1, "data.", max_target_tokens=self.max_target_tokens)
+    max_prompt_tokens: Count = 256
+    max_target_tokens: Count = 512
 
 
-@dataclass(frozen=True)
+@options("quotes")
 class QuoteOptions:
     """Options of the measurement on dev.
 
@@ -513,18 +495,15 @@ class QuoteOptions:
         limit: Largest number of dev queries to answer, of the ``data.dev_size`` first ones.
     """
 
-    beams: int = 4
+    beams: Count = 4
     beam: Beam = "adaptive"
     mode: ScoreMode = "full"
-    max_new_tokens: int = 128
-    batch_size: int = 16
-    limit: int = 100
-
-    def __post_init__(self) -> None:
-        at_least(1, "quotes.", limit=self.limit)
+    max_new_tokens: Count = 128
+    batch_size: Count = 16
+    limit: Count = 100
 
 
-@dataclass(frozen=True, kw_only=True)
+@options("data", kw_only=True)
 class QueryDataOptions(DataOptions):
     """Options of the passages, their queries and the batches.
 
@@ -541,8 +520,8 @@ class QueryDataOptions(DataOptions):
     train_split: str = "train"
     dev_split: str = "dev"
     passages: PassagesRead = "one"
-    max_passage_tokens: int = 128
-    max_query_tokens: int = 64
+    max_passage_tokens: Count = 128
+    max_query_tokens: Count = 64
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -231,8 +231,8 @@ def test_bad_input_is_one_line_with_the_remedy(
         (["--measures=complet@5"], "did you mean 'complete@5'?"),
         (["--measures="], "--measures names no measure"),
         (["--baseline=word"], "--baseline 'word' is none of the systems; did you mean 'words'?"),
-        (["--stress=typos"], "--stress must be one of typo, order, case"),
-        (["--stress=,"], "--stress names no perturbation: give some of typo, order, case"),
+        (["--stress=typos"], "--stress must be some of typo, order, case"),
+        (["--stress=,"], "--stress must be some of typo, order, case"),
         (["--growth=1"], "--growth must be at least 2"),
         (["--quoted=none.json"], "none.json: no such file"),
     ):

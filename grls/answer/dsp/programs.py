@@ -34,7 +34,7 @@ from grls.answer.dsp.options import USUAL_PROGRAM, DemonstrationOptions, Keep, P
 from grls.answer.dsp.retrieval import Retrieval, RetrievedPassage
 from grls.data.dataset import turns_of
 from grls.data.types import Hit, Query
-from grls.errors import ConfigError, DataError, GrlsError, MismatchError, Option, at_least
+from grls.errors import ConfigError, DataError, GrlsError, MismatchError, Option
 from grls.evaluation.metrics import answer_f1, contains_answer, normalise_answer, share_within
 from grls.io.files import read_json, write_json
 from grls.io.progress import counted
@@ -216,7 +216,8 @@ class MultiHop(_Retrieving):
 
     def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
         super().__init__(retrieval, options)
-        at_least(1, "dsp.", queries=options.queries)
+        if not options.queries:
+            raise ConfigError(f"{Option('dsp.queries', 1)}: this program asks what the model writes.")
         self.first = dspy.Predict(SearchQuery)
         self.next = dspy.Predict(NextQuery)
         self.answer = dspy.ChainOfThought(Answer)
@@ -251,7 +252,8 @@ class Conversational(_Retrieving):
 
     def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
         super().__init__(retrieval, options)
-        at_least(1, "dsp.", queries=options.queries)
+        if not options.queries:
+            raise ConfigError(f"{Option('dsp.queries', 1)}: this program asks what the model writes.")
         self.rewrite = dspy.Predict(Rewrite)
         self.answer = dspy.ChainOfThought(ConversationAnswer)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grls.data.codec import add_special_tokens
-from grls.errors import ConfigError, bounded
+from grls.errors import ConfigError
 from grls.models.load.build import (
     Attention,
     Loaded,
@@ -156,7 +156,9 @@ class WarmStart(GeneratorSpec):
                 raise ConfigError(
                     f"{self.encoder!r} is a {config.model_type}; a warm start needs a BERT encoder."
                 )
-            bounded(f"[1, {config.num_hidden_layers}]", decoder_layers=self.decoder_layers)
+            there = config.num_hidden_layers
+            if not 1 <= self.decoder_layers <= there:
+                raise ConfigError(f"decoder_layers must be between 1 and {there}, got {self.decoder_layers}.")
             config.hidden_dropout_prob = config.attention_probs_dropout_prob = self.dropout
             encoder = open_model(AutoModel, source, tokenizer, config=config, dtype=torch.float32)
         encoder.resize_token_embeddings(len(tokenizer))
@@ -227,7 +229,9 @@ class CausalLM(PretrainedLM):
         if model.config.is_encoder_decoder:
             raise ConfigError(f"{self.name_or_path!r} is an encoder-decoder; use Pretrained for it.")
         if self.layers is not None:
-            bounded(f"[1, {model.config.num_hidden_layers}]", layers=self.layers)
+            there = model.config.num_hidden_layers
+            if not 1 <= self.layers <= there:
+                raise ConfigError(f"layers must be between 1 and {there}, got {self.layers}.")
             if not isinstance(getattr(model.base_model, "layers", None), ModuleList):
                 raise ConfigError(
                     f"the layers of {type(model).__name__} cannot be found; leave `layers` out."

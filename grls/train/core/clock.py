@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import NamedTuple
 
-from grls.errors import bounded
-
 _FIRST = 0.1
 """Share of the limit that is kept for the first measurement on dev, whose time is not known."""
 
@@ -54,7 +52,6 @@ class TrainingClock:
         meter: Meter | None = None,
         now: Callable[[], float] = monotonic,
     ):
-        bounded("(0, inf]", max_seconds=max_seconds)
         self.stage = stage
         self.max_seconds = max_seconds
         self.meter = meter

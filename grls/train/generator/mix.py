@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from grls.errors import ConfigError, at_least
+from grls.errors import ConfigError
 from grls.index.rows import Ints
 from grls.train.core.examples import Examples
 from grls.train.options import Shares
@@ -43,7 +43,6 @@ class Mixture:
         seed: int = 0,
     ):
         self.size = len(main) if size is None else size
-        at_least(1, "data.mix.", size=self.size, epochs=epochs)
         for progress in (0, 1):
             now = [share_at(shares, progress) for _, shares in parts]
             if min(now, default=0) < 0 or sum(now) > 1 + 1e-9:
