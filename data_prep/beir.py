@@ -29,10 +29,6 @@ def prepare(
     raw: Path | None = None,
     corpus_file: Path | None = None,
     queries_file: Path | None = None,
-    id_key: str = "_id",
-    text_key: str = "text",
-    title_key: str = "title",
-    evidence_key: str = "evidence",
     ratios: Sequence[float] = (),
     drop_leaks: bool = False,
     seed: int = 0,
@@ -46,10 +42,6 @@ def prepare(
             its queries becomes them; without --ratios they are those of test.
         corpus_file: Instead of --raw: JSONL with one passage a line.
         queries_file: With --corpus_file: JSONL with one query a line.
-        id_key: Key of the id in both files.
-        text_key: Key of the text in both files.
-        title_key: Key of a passage's title; a passage may lack it.
-        evidence_key: Key of a query's list of gold passage ids.
         ratios: Shares of train, dev and test, as [0.8,0.1,0.1]. A folder must have a single qrels file for
             this. For a pair of files the default puts all queries into test.
         drop_leaks: If a query text stands in two splits, drop it from train before dev, and from other splits
@@ -63,14 +55,14 @@ def prepare(
         _copy(raw, out, ratios, drop_leaks, seed, tokenizer)
     elif raw is None and corpus_file is not None and queries_file is not None:
         of_passages, of_queries = (
-            Fields(id_key, text_key, title_key, passages=True),
-            Fields(id_key, text_key, evidence_key),
+            Fields("_id", "text", "title", passages=True),
+            Fields("_id", "text", "evidence"),
         )
-        read = list(_passages(corpus_file, id_key, text_key, title_key, of_passages))
+        read = list(_passages(corpus_file, of_passages))
         passages = Corpus.from_passages(
             [p for p, _ in read], str(corpus_file), [metadata for _, metadata in read]
         )
-        queries = list(_queries(queries_file, id_key, text_key, evidence_key, of_queries))
+        queries = list(_queries(queries_file, of_queries))
         told_unknown(queries, {}, [passages], queries_file)
         common.finish(out, common.dataset(passages, _split(queries, ratios or (0, 0, 1), seed)), tokenizer)
         for file, fields in ((corpus_file, of_passages), (queries_file, of_queries)):
@@ -180,16 +172,14 @@ def _split(queries: list[Query], ratios: Sequence[float], seed: int) -> dict[str
     return {name: part for name, part in common.three_splits(queries, ratios, seed).items() if part}
 
 
-def _passages(
-    file: Path, id_key: str, text_key: str, title_key: str, fields: Fields
-) -> Iterator[tuple[Passage, dict[str, Any]]]:
+def _passages(file: Path, fields: Fields) -> Iterator[tuple[Passage, dict[str, Any]]]:
     """The passages, each with its metadata."""
     lines: dict[str, int] = {}
     for line, record in read_jsonl(file):
         passage = Passage(
-            id=_id(record, id_key, file, line),
-            text=common.field(record, text_key, str, file, line),
-            title=common.field(record, title_key, str, file, line) if record.get(title_key) else "",
+            id=_id(record, file, line),
+            text=common.field(record, "text", str, file, line),
+            title=common.field(record, "title", str, file, line) if record.get("title") else "",
         )
         if lines.setdefault(passage.id, line) != line:
             raise DataError(f"the id {passage.id!r} stands in line {lines[passage.id]} already.", file, line)
@@ -198,14 +188,14 @@ def _passages(
         raise DataError("the file holds no passage; expected one JSON object a line.", file)
 
 
-def _queries(file: Path, id_key: str, text_key: str, evidence_key: str, fields: Fields) -> Iterator[Query]:
+def _queries(file: Path, fields: Fields) -> Iterator[Query]:
     lines: dict[str, int] = {}
     for line, record in read_jsonl(file):
         query = query_of(
             {
-                "_id": _id(record, id_key, file, line),
-                "text": common.field(record, text_key, str, file, line),
-                "evidence": [str(i) for i in common.field(record, evidence_key, list, file, line)],
+                "_id": _id(record, file, line),
+                "text": common.field(record, "text", str, file, line),
+                "evidence": [str(i) for i in common.field(record, "evidence", list, file, line)],
                 "metadata": fields.metadata(record, file, line),
             },
             file,
@@ -220,9 +210,9 @@ def _queries(file: Path, id_key: str, text_key: str, evidence_key: str, fields: 
         raise DataError("the file holds no query; expected one JSON object a line.", file)
 
 
-def _id(record: dict[str, Any], key: str, file: Path, line: int) -> str:
+def _id(record: dict[str, Any], file: Path, line: int) -> str:
     """An id; a number becomes its digits."""
-    value = record.get(key)
+    value = record.get("_id")
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    return common.field(record, key, str, file, line)
+    return common.field(record, "_id", str, file, line)

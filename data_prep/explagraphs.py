@@ -24,7 +24,6 @@ def prepare(
     raw: Path,
     out: Path,
     seed: int = 0,
-    dev_ratio: float = 0.1,
     named: bool = False,
     tokenizer: Path | None = None,
 ) -> None:
@@ -34,7 +33,6 @@ def prepare(
         raw: Folder with train.tsv and dev.tsv.
         out: Folder to write; an earlier one is replaced.
         seed: Seed of the draw of the dev split.
-        dev_ratio: Share of train.tsv that becomes the dev split.
         named: Write queries as ``belief: … argument: …``, as in arXiv 2204.13596 (appendix A.3), instead of
             the two texts without labels.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
@@ -49,7 +47,7 @@ def prepare(
     def belief(query: Query) -> str:
         return common.plain_words(json.loads(query.metadata)["belief"])
 
-    train, dev = common.split(queries["train"], (1 - dev_ratio, dev_ratio), seed, belief)
+    train, dev = common.split(queries["train"], (0.9, 0.1), seed, belief)
     splits = {"train": train, "dev": dev, "test": queries["test"]}
     common.finish(out, common.dataset(pool.passages(), splits), tokenizer)
 

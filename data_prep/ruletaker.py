@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data_prep import common
-from data_prep.theory import USUAL_THEORY, TheoryOptions, draw_theory
+from data_prep.theory import MAX_PROOFS, USUAL_THEORY, TheoryOptions, draw_theory
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError
 from grls.evaluation.ruletaker import VARIABLES, Fact, Problem, Rule, Statement
@@ -61,11 +61,11 @@ def prepare(
     """
     rng = random.Random(seed)
     subjects, predicates, rules = draw_theory(theory, rng)
-    free = proofs_by_goal((rule for rule in rules if rule.free), theory.max_depth, theory.max_proofs)
+    free = proofs_by_goal((rule for rule in rules if rule.free), theory.max_depth, MAX_PROOFS)
     proofs = dict.fromkeys(subjects, free)  # subject -> the goals that rules about it can prove
     for subject in {rule.subjects[0] for rule in rules if not rule.free}:
         about = [rule for rule in rules if rule.free or rule.subjects[0] == subject]
-        proofs[subject] = proofs_by_goal(about, theory.max_depth, theory.max_proofs)
+        proofs[subject] = proofs_by_goal(about, theory.max_depth, MAX_PROOFS)
     questions = _sample(proofs, train + dev + test, rng)
     parts = questions[:train], questions[train : train + dev], questions[train + dev :]
     queries = {

@@ -27,10 +27,10 @@ from typing import Any
 from data_prep import common
 from data_prep.raw import find_raw, read_json_lines
 from data_prep.ruletaker import render
+from data_prep.theory import MAX_PROOFS
 from grls.data.types import Query
 from grls.errors import DataError
 from grls.evaluation.ruletaker import VARIABLES, Fact, Rule, Statement, parse_statement
-from grls.io.arguments import Count
 
 FILES = {split: f"meta-{split}.jsonl" for split in common.SPLITS}
 NODES = range(2, 11)
@@ -48,7 +48,6 @@ Proof = tuple[str, ...]
 def prepare(
     raw: Path,
     out: Path,
-    max_proofs: Count = 16,
     seed: int = 0,
     ratios: Sequence[float] = (0.802, 0.0746, 0.1234),
 ) -> None:
@@ -57,7 +56,6 @@ def prepare(
     Args:
         raw: Folder with meta-train.jsonl, meta-dev.jsonl and meta-test.jsonl, such as original/depth-5.
         out: Folder to write; an earlier one is replaced.
-        max_proofs: Most proofs to store with a query, the shortest first.
         seed: Seed of the split.
         ratios: Shares of train, dev and test; they add up to 1.
     """
@@ -75,7 +73,7 @@ def prepare(
     ids = {passage.text: passage.id for passage in pool.passages()}
     queries = []
     for n, ((text, goal), found) in enumerate(sorted(proofs.items()), 1):
-        shortest = sorted(found, key=lambda proof: (len(proof), proof))[:max_proofs]
+        shortest = sorted(found, key=lambda proof: (len(proof), proof))[:MAX_PROOFS]
         chains = [tuple(ids[s] for s in proof) for proof in shortest]
         facts = [s for proof in shortest for s in proof if isinstance(parse_statement(s), Fact)]
         stored = common.metadata(start=[ids[fact] for fact in dict.fromkeys(facts)], goal=goal, proofs=chains)

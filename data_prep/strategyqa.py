@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from data_prep import common, stream
 from data_prep.raw import read_json_object
@@ -29,7 +29,6 @@ def prepare(
     raw: Path,
     out: Path,
     paragraphs: Path | None = None,
-    annotators: Literal["first", "all"] = "first",
     drop_missing: bool = False,
     seed: int = 0,
     tokenizer: Path | None = None,
@@ -41,8 +40,6 @@ def prepare(
         out: Folder to write; an earlier one is replaced.
         paragraphs: The file strategyqa_train_paragraphs.json (it may be gzip'd); its paragraphs become the
             corpus, instead of the facts.
-        annotators: With paragraphs: gold passages are those of the first annotator who named a paragraph, or
-            those of all annotators, annotator by annotator.
         drop_missing: With paragraphs: leave out questions whose evidence the file lacks, instead of refusing
             the file.
         seed: Seed of the split.
@@ -51,7 +48,7 @@ def prepare(
     both = raw / "strategyqa_train.json"
     files = [both] if both.is_file() else [raw / "train.json", raw / "dev.json"]
     if paragraphs is not None:
-        _prepare_paragraphs(files, out, paragraphs, annotators, drop_missing, seed, tokenizer)
+        _prepare_paragraphs(files, out, paragraphs, drop_missing, seed, tokenizer)
         return
     records = [(query, facts) for file in files for query, facts, _ in _records(file)]
     pool = common.PassagePool()
@@ -65,13 +62,12 @@ def _prepare_paragraphs(
     files: list[Path],
     out: Path,
     paragraphs: Path,
-    annotators: str,
     drop_missing: bool,
     seed: int,
     tokenizer: Path | None,
 ) -> None:
     questions = [
-        query._replace(evidence=_evidence(record, annotators, file, query.id))
+        query._replace(evidence=_evidence(record, file, query.id))
         for file in files
         for query, _, record in _records(file)
     ]
@@ -95,8 +91,8 @@ def _id(paragraph: str) -> str:
     return re.sub(r"\s", "_", paragraph)
 
 
-def _evidence(record: Mapping[str, Any], annotators: str, file: Path, query_id: str) -> tuple[str, ...]:
-    """The ids of a question's evidence paragraphs, step by step, without repeats; may be empty.
+def _evidence(record: Mapping[str, Any], file: Path, query_id: str) -> tuple[str, ...]:
+    """The ids of the paragraphs of the first annotator who names any, step by step; may be empty.
 
     The raw field is a list of annotators, each a list of steps, each a list of paragraph lists and of the
     words "operation" and "no_evidence".
@@ -112,9 +108,8 @@ def _evidence(record: Mapping[str, Any], annotators: str, file: Path, query_id: 
         ]
         for steps in _lists(record.get("evidence"), file, label)
     ]
-    if annotators == "first":
-        named = [paragraphs for paragraphs in named if paragraphs][:1]
-    return tuple(dict.fromkeys(name for paragraphs in named for name in paragraphs))
+    first: list[str] = next(filter(None, named), [])
+    return tuple(dict.fromkeys(first))
 
 
 def _lists(value: Any, file: Path, label: str) -> list[Any]:

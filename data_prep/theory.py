@@ -49,7 +49,6 @@ class TheoryOptions:
             subjects are animals, rules say ``something``, and a subject may be related to itself.
         named_rate: Share of the rules about one named subject (``if the dog is red then the dog …``).
         max_depth: Most rules of a proof.
-        max_proofs: Most proofs to store with a query, the shortest first.
     """
 
     subjects: _Several = rare(39)
@@ -59,10 +58,11 @@ class TheoryOptions:
     relations: NonNegativeInt = rare(0)
     named_rate: Share = rare(0.0)
     max_depth: Count = rare(4)
-    max_proofs: Count = rare(16)
 
 
 USUAL_THEORY = TheoryOptions()
+MAX_PROOFS = 16
+"""The most proofs that a query stores, the shortest first."""
 
 
 class Theory(NamedTuple):

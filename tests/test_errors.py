@@ -71,7 +71,7 @@ def test_an_error_about_an_error_keeps_the_options() -> None:
     ("index hybrid r --output=o", "--hybrid.empty_weight"),
     ("index bm25 --corpus=c --output=o", "--bm25.k1"),
     ("retrieve bm25 --data=d --output=o", "--bm25.b"),
-    ("prepare pseudo-queries --data=d --model=m --output=o", "--draw.top_p"),
+    ("prepare pseudo-queries --data=d --model=m --output=o", "--draw.temperature"),
     ("train biencoder --data=d --output=o", "--fit.hard_negatives"),
     ("retrieve r --data=d --output=o", "--hops.temperature"),
 ])  # fmt: skip

@@ -166,7 +166,7 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
         "BiEncoder.fit": Call(
             encoder.fit, learned,
             {**data, **training, "negatives": FOLDER, "teacher": OUTPUT, "epochs": "whole",
-             "clip": "whole number", "done": "flag", "strategy": "text", "device": "text"},
+             "done": "flag", "strategy": "text", "device": "text"},
         ),
         "BiEncoder.index": Call(
             encoder.index, {**passages, "device": "cpu"},

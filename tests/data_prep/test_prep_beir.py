@@ -98,14 +98,13 @@ def test_folder_over_itself_and_folder_without_qrels_are_refused(raw, tmp_path, 
 
 @pytest.fixture
 def pair(tmp_path):
-    passages = [{"docid": n, "body": f"text {n}", "name": f"title {n}"} for n in range(5)]
-    queries = [{"docid": f"q{n}", "body": f"query {n}", "gold": [n, (n + 1) % 5]} for n in range(5)]
-    keys = ["--id_key", "docid", "--text_key", "body", "--title_key", "name", "--evidence_key", "gold"]
+    passages = [{"_id": n, "text": f"text {n}", "title": f"title {n}"} for n in range(5)]
+    queries = [{"_id": f"q{n}", "text": f"query {n}", "evidence": [n, (n + 1) % 5]} for n in range(5)]
     files = write_lines(tmp_path / "c.jsonl", passages), write_lines(tmp_path / "q.jsonl", queries)
-    return ["--corpus_file", files[0], "--queries_file", files[1], "--out", tmp_path / "out", *keys]
+    return ["--corpus_file", files[0], "--queries_file", files[1], "--out", tmp_path / "out"]
 
 
-def test_a_pair_of_files_with_keys_of_their_own(pair, tmp_path, capsys):
+def test_a_pair_of_files(pair, tmp_path, capsys):
     assert run(prepare, *pair, "--ratios", "[0.6,0.2,0.2]") == 0
     assert "3 train, 1 dev, 1 test" in capsys.readouterr().out
     texts, splits = load(tmp_path / "out")
@@ -116,10 +115,10 @@ def test_a_pair_of_files_with_keys_of_their_own(pair, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("file", "record", "expected"), [
-    ("q.jsonl", {"docid": "q1", "body": "query", "gold": [7]}, "passage id '7' is not in"),
-    ("q.jsonl", {"docid": "q1", "body": "query"}, "line 1: expected 'gold' to be a non-empty list"),
-    ("c.jsonl", {"docid": 1, "body": "x", "metadata": 3}, "expected 'metadata' to be a JSON object, got 3"),
-    ("c.jsonl", {"body": "query"}, "line 1: expected 'docid' to be a non-empty str, the key is missing"),
+    ("q.jsonl", {"_id": "q1", "text": "query", "evidence": [7]}, "passage id '7' is not in"),
+    ("q.jsonl", {"_id": "q1", "text": "query"}, "line 1: expected 'evidence' to be a non-empty list"),
+    ("c.jsonl", {"_id": 1, "text": "x", "metadata": 3}, "expected 'metadata' to be a JSON object, got 3"),
+    ("c.jsonl", {"text": "query"}, "line 1: expected '_id' to be a non-empty str, the key is missing"),
 ])  # fmt: skip
 def test_malformed_pairs_are_refused(pair, tmp_path, capsys, file, record, expected):
     write_lines(tmp_path / file, [record])

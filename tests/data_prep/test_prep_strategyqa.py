@@ -91,12 +91,6 @@ def test_paragraphs_named_by_the_first_annotator_who_found_any(raw, paragraphs, 
     assert "1 question without an evidence paragraph" in capsys.readouterr().out
 
 
-def test_paragraphs_of_all_annotators(raw, paragraphs, tmp_path):
-    prepare(raw, tmp_path / "out", paragraphs, annotators="all")
-    queries = [query for some in load(tmp_path / "out")[1].values() for query in some]
-    assert {query.evidence for query in queries} == {("Otter-2", "River_bank-1", "Lynx-7")}
-
-
 def test_paragraphs_that_the_file_lacks_are_named(raw, paragraphs, tmp_path, capsys):
     paragraphs.write_text(json.dumps({"Otter-2": {"title": "Otter", "content": "x"}}))
     options = ["--raw", raw, "--out", tmp_path / "out", "--paragraphs", paragraphs]

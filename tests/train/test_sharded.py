@@ -84,7 +84,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def biencoder(root: Path, output: Path, *more: str) -> list[str]:
-    given = ["--fit.batch_size=16", "--fit.epochs=2", "--fit.learning_rate=1e-3", "--fit.clip=0.5"]
+    given = ["--fit.batch_size=16", "--fit.epochs=2", "--fit.learning_rate=1e-3"]
     return biencoder_helpers.options(root, output, *given, *more)
 
 

@@ -173,7 +173,7 @@ def fit_biencoder(
     evaluator = None
     if dev is not None:
         evaluator = dev_evaluator(encoder, dev, options, examples.options.multistep is True)
-    steps = options.epochs * math.ceil(math.ceil(len(examples) / options.batch_size) / options.accumulate)
+    steps = options.epochs * math.ceil(len(examples) / options.batch_size)
     steps = min(options.max_steps or steps, steps)
     checkpoints: dict[str, Any] = {"dirpath": last.parent, "enable_version_counter": False}
     best = BestCheckpoint(
@@ -195,8 +195,8 @@ def fit_biencoder(
             TimeLimit(clock, steps), *([] if clock.meter else [TrainingLines()]),
             *([best] if evaluator else []), ModelCheckpoint(**checkpoints, filename="last"),
         ],
-        max_epochs=options.epochs, gradient_clip_val=options.clip,
-        accumulate_grad_batches=options.accumulate, num_sanity_val_steps=0,
+        max_epochs=options.epochs, gradient_clip_val=1.0,
+        num_sanity_val_steps=0,
         limit_val_batches=0 if evaluator is None else 1, log_every_n_steps=options.log_every,
         logger=loggers, enable_progress_bar=clock.meter is None,
     )  # fmt: skip

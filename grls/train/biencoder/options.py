@@ -70,12 +70,10 @@ class BiEncoderOptions(PairOptions):
             384 (with the last of them all); null: none but all.
         teacher_share: Share of the loss that is distilled from a teacher's scores, if there are any (above 0
             to 1); the rest is the ranking loss.
-        accumulate: Batches whose gradients are added up for one step. Negatives come from one batch only.
         learning_rate: Peak learning rate.
         schedule: Learning rate after the warm-up: ``linear`` decay to zero, or ``constant``.
         warmup: Share of all steps in which the learning rate rises (0 to 1).
         optimizer: ``adamw``, or ``adafactor`` with the learning rate above instead of relative steps.
-        clip: Largest norm of the gradient; larger gradients are scaled down to it.
         similarity: How vectors are compared, in training and in search: ``cosine``, ``dot``, ``euclidean``,
             ``manhattan``; the model keeps it. null: as the model says, else by the cosine.
         scale: Factor on the inner products before the softmax, the inverse of a temperature; null: 20 where
@@ -106,12 +104,10 @@ class BiEncoderOptions(PairOptions):
     in_batch_negatives: bool = rare(True)
     matryoshka: tuple[Count, ...] | None = rare(None)
     teacher_share: PositiveShare = rare(0.5)
-    accumulate: Count = rare(1)
     learning_rate: PositiveFloat = 2e-5
     schedule: Literal["linear", "constant"] = rare("linear")
     warmup: Share = rare(0.1)
     optimizer: Literal["adamw", "adafactor"] = rare("adamw")
-    clip: PositiveFloat = rare(1.0)
     similarity: Similarity | None = None
     scale: PositiveFloat | None = rare(None)
     length_pool: Count = rare(1)

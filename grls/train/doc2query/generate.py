@@ -128,6 +128,8 @@ class Task(NamedTuple):
 
 PORTION = 16
 """Batches of queries that are written together: in them, like lengths share a batch."""
+_TOP_P = 0.95
+"""Tokens are drawn from the likeliest ones with this total probability."""
 
 
 class QueryWriter(NamedTuple):
@@ -148,7 +150,7 @@ class QueryWriter(NamedTuple):
         for passage, task in zip(passages, batch, strict=True):
             key = repr((self.drawing.seed, passage.id, task.draw)).encode()
             seed = int.from_bytes(hashlib.sha256(key).digest()[:7], "big")
-            draws.append(Sampling(self.drawing.temperature, seed, self.drawing.top_p))
+            draws.append(Sampling(self.drawing.temperature, seed, _TOP_P))
         least = partial(self.prompt.source, [])
         written = self.writer.write_each(inputs, prompts, least, decided, draws)
         records = []

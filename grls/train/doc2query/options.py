@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from grls.io.arguments import Count, PositiveFloat, PositiveShare, options
+from grls.io.arguments import Count, PositiveFloat, options
 from grls.io.recipes import rare
 
 PassagesRead = Literal["one", "all", "some"]
@@ -17,14 +17,11 @@ class Drawing:
     Args:
         queries: Number of queries for each passage.
         temperature: Sampling temperature; below 1, queries are closer to the likeliest one.
-        top_p: Nucleus sampling: tokens are drawn from the likeliest ones with this total probability (0 to
-            1).
         seed: Seed of all draws.
     """
 
     queries: Count = 5
     temperature: PositiveFloat = rare(1.0)
-    top_p: PositiveShare = rare(0.95)
     seed: int = 0
 
 

@@ -125,7 +125,7 @@ def test_a_generator_from_scratch_and_no_dev(place: Path, tmp_path: Path) -> Non
     given = options(
         place, tmp_path / "out", "--source=null", "--generator=ScratchT5",
         f"--generator.data={place / 'data'}", *(f"--generator.{one}" for one in size), "--dev_split=null",
-        "--fit.max_steps=3", "--fit.done=false", "--fit.gradient_checkpointing=true", "--fit.accumulate=2",
+        "--fit.max_steps=3", "--fit.done=false", "--fit.gradient_checkpointing=true",
         "--fit.optimizer=adafactor",
     )  # fmt: skip
     assert main(given) == 0
