@@ -523,11 +523,6 @@ class QueryDataOptions(DataOptions):
     max_passage_tokens: Count = 128
     max_query_tokens: Count = 64
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        tokens = {"max_passage_tokens": self.max_passage_tokens, "max_query_tokens": self.max_query_tokens}
-        at_least(1, "data.", **tokens)
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingStage:
