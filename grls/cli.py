@@ -363,6 +363,8 @@ class Command:
         parser.epilog = f"See also `{self.prog} NAME`:\n\n{name_lines(names)}\n" if names else "\n"
         if not all_options:
             parser.epilog += f"`{self.prog} --help all` explains the options that are rarely set, too."
+        if self.verb.training and "train" in ending.lacking_extras():
+            parser.epilog += '\n\nIt needs Lightning, which is not installed: `pip install "grls[train]"`.'
         helps = {param.arg_name: param.description or "" for param in doc.params}
         kinds = {action.dest: getattr(action, "_typehint", None) for action in parser._actions}
         for group in parser._action_groups:

@@ -323,7 +323,7 @@ CALLS: list[tuple[Callable[[Searcher, Searcher], object], str]] = [
         lambda a, b: grls.fuse([a, b]).tune(*NO_GOLD),
         "gold: query 'q': the passage id '9' is not in corpus, nor is any other",
     ),
-    (lambda a, b: a.explain("otters"), "with queries in this retriever or beside it"),
+    (lambda a, b: a.explain("otters"), "no data set with queries is known (data, or what `grls fit` leaves)"),
     (
         lambda a, b: a.hops().search("otters", where="yaer>1"),
         "no passage of corpus has the metadata field 'yaer'",

@@ -20,7 +20,7 @@ from encoder_models import tiny_colbert, tiny_splade
 
 import grls
 from grls.errors import GrlsError
-from grls.evaluation.measures import REGISTERED, query_values, register_measure
+from grls.evaluation.measures import REGISTERED, register_measure
 from grls.retrieve.build import Building, build
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.stop import RULES, Never, register_stop
@@ -212,10 +212,6 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
         "HopOptions": Call(HopOptions, {}, {**HOPS, "stop": "text none"}),
         "Opening": Call(
             Opening, {}, {"device": "text", "precision": "text", "truncate_queries": "flag"}
-        ),
-        "query_values": Call(
-            query_values, {"measures": ["RR"], "rankings": {"q": ["0"]}, "qrels": {"q": {"0": 1}}},
-            {"measures": "text list", "rankings": "dict", "qrels": "dict"},
         ),
         "register_measure": Call(
             register_measure,

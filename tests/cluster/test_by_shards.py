@@ -14,7 +14,7 @@ from grls.data.types import Query
 from grls.errors import ConfigError, MismatchError
 from grls.index.options import IndexOptions
 from grls.retrieve.build import Building, build
-from grls.retrieve.generative import retriever
+from grls.retrieve.generative import folder
 from grls.retrieve.registry import Opening, class_of, load_retriever
 
 
@@ -86,7 +86,7 @@ def test_a_killed_build_keeps_its_shards(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(retriever, "index_of_shards", killed)
+        patch.setattr(folder, "index_of_shards", killed)
         with pytest.raises(KeyboardInterrupt):
             build(model, str(data), how)
     kept = shards_folder(tmp_path / "r")
@@ -104,5 +104,5 @@ def test_what_no_workers_build_is_refused(data: Path, model: str, tmp_path: Path
     flat = Building(f"{tmp_path}/r", "generative", IndexOptions(backend="flat"), workers=here(4))
     with pytest.raises(ConfigError, match="'array' only; got 'flat'"):
         build(model, str(data), flat)
-    with pytest.raises(ConfigError, match="ray builds no retriever of the kind 'rescored'"):
+    with pytest.raises(ConfigError, match="a retriever of kind 'rescored' has no ray; leave it out"):
         build(model, str(data), Building(f"{tmp_path}/r", "rescored", workers=here(4)))

@@ -357,7 +357,7 @@ def test_a_prompt_without_keywords_and_in_turns(folder: Path) -> None:
     assert spelled(turns).endswith("question:why")
     tokenizer.chat_template = "{{ raise_exception('no system role') }}"
     raises(ConfigError, "refuses the prompt", asked, turns, "why")
-    raises(ConfigError, "kind must be one of", asked, PromptOptions("half"), "why")
+    raises(ConfigError, "kind must be one of", PromptOptions, "half")
 
 
 def test_the_order_is_that_of_the_weights_that_are_documented() -> None:
