@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import serve_extra  # noqa: F401
 from starlette.testclient import TestClient
@@ -78,8 +79,6 @@ class Slow:
             raise DataError(f"bad query {bad[0]!r} for {self.corpus.source}")
         return [[Hit(text, 1.0 if text != "f" else float("-inf"))] for text in asked]
 
-    plan_walk = None  # nothing joins its search
-
     def walk(self, queries: Sequence[Query | str], allow: Allow = None) -> Iterator[SoFar]:
         (query,) = queries_of(queries)
         for hop, last in ((1, False), (2, False), (3, True)):
@@ -92,6 +91,9 @@ class Slow:
             hits = tuple(Hit(name, -1.0) for name in "abc"[:hop])
             chain = Chain(hits, -1.0 * hop, last)
             yield SoFar(hop, last, lambda chain=chain: [[chain]])
+
+    def plan_walk(self, *_: object) -> NoReturn:
+        raise AssertionError("nothing joins its search")
 
 
 class Ready(Served):

@@ -384,11 +384,11 @@ def test_a_search_forgets_the_requests_that_are_done(kinds: Path) -> None:
 
     source = JoiningJobs([first], Endless())
     for number in range(19):
-        texts = source.take(1)
+        ((_, owner),) = source.take(1)
         if number % 2:
-            texts[0].owner.job.future.cancel()
+            owner.job.future.cancel()
         else:
-            source.answer(texts[0].owner, [])
+            source.answer(owner, [])
     assert len(source.jobs()) <= 1
 
 
