@@ -25,6 +25,7 @@ from grls.retrieve.fusion.retriever import FusionRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
+from grls.retrieve.spec import read_spec, seal_folder
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?"), Query("c", "is it proud ?")]
 IDS = [passage.id for passage in passages()]
@@ -139,11 +140,13 @@ def test_what_cannot_be_removed_is_refused(generative: GenerativeRetriever, tmp_
     with pytest.raises(ConfigError, match="the last passage cannot be removed"):
         generative.remove([name for name in IDS if name != "r0"])
     assert generative.retrieve(QUERIES, 3, ["r0"]) == [[]] * len(QUERIES)
-    generative.save_pretrained(tmp_path / "r")
+    folder = tmp_path / "r"
+    generative.save_pretrained(folder)
     for text in ("{}", '["zebra"]', "[]"):
-        (tmp_path / "r" / "removed.json").write_text(text)
-        with pytest.raises(MismatchError, match=r"removed\.json.*grls index"):
-            GenerativeRetriever.from_pretrained(tmp_path / "r", "cpu")
+        (folder / "removed.json").write_text(text)
+        raises(MismatchError, r"removed\.json: it has changed", GenerativeRetriever.from_pretrained, folder)
+        seal_folder(folder, read_spec(folder))
+        raises(DataError, r"removed\.json.*grls index", GenerativeRetriever.from_pretrained, folder)
 
 
 @pytest.mark.parametrize("backend", ["array", "marisa"])

@@ -41,7 +41,7 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior, WeightedSource, open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.spec import read_spec
+from grls.retrieve.spec import read_spec, seal_folder
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_beside_a_normalized_prior_passages_have_probabilities(retriever: Genera
 def test_saved_and_opened_it_finds_the_same(retriever: GenerativeRetriever, tmp_path: Path) -> None:
     retriever.remove(["r0"])
     retriever.save_pretrained(tmp_path / "saved")
-    assert read_json(tmp_path / "saved" / "grls.json")["format"] == 4
+    assert read_json(tmp_path / "saved" / "grls.json")["format"] == 5
     opened = GenerativeRetriever.from_pretrained(tmp_path / "saved", "cpu", options=WIDE)
     assert opened.spans is not None
     assert opened.spans.words == 3
@@ -209,8 +209,7 @@ def test_saved_and_opened_it_finds_the_same(retriever: GenerativeRetriever, tmp_
 @pytest.mark.parametrize("found", ["8", {"words": 0}, {"words": True}, {}])
 def test_a_damaged_manifest_is_named(retriever: GenerativeRetriever, tmp_path: Path, found: object) -> None:
     retriever.save_pretrained(tmp_path / "saved")
-    manifest = tmp_path / "saved" / "grls.json"
-    write_json(manifest, read_json(manifest) | {"spans": found})
+    seal_folder(tmp_path / "saved", read_spec(tmp_path / "saved") | {"spans": found})
     raises(DataError, r"grls\.json.*length of spans", GenerativeRetriever.from_pretrained, tmp_path / "saved")
 
 
@@ -218,11 +217,10 @@ def test_spans_of_another_length_do_not_belong_to_the_index(
     retriever: GenerativeRetriever, tmp_path: Path
 ) -> None:
     retriever.save_pretrained(tmp_path / "saved")
-    manifest = tmp_path / "saved" / "grls.json"
-    content = read_json(manifest)
+    content = read_spec(tmp_path / "saved")
     for spans in ({"words": 5}, None):
-        write_json(manifest, content | {"spans": spans})
-        raises(MismatchError, "index", GenerativeRetriever.from_pretrained, tmp_path / "saved")
+        seal_folder(tmp_path / "saved", content | {"spans": spans})
+        raises(MismatchError, "another corpus", GenerativeRetriever.from_pretrained, tmp_path / "saved")
 
 
 def test_prefixes_alone_find_the_same(retriever: GenerativeRetriever) -> None:
