@@ -19,7 +19,7 @@ from benchmarks.common import machine, print_table
 from benchmarks.decode import random_inputs, random_t5
 from benchmarks.riches import smollm2
 from benchmarks.static import fixed_length_index, random_ids
-from grls.decode import FastDecoder
+from grls.decode.fast import FastDecoder
 from grls.io.timing import PartCounts, counting
 from grls.models.causal.slots import plant_causal
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant

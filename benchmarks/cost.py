@@ -22,8 +22,9 @@ from jsonargparse import auto_cli
 
 from benchmarks.common import END, clocked, machine, median_seconds, print_table, seconds, synthetic_passages
 from benchmarks.decode import BATCH, random_inputs, random_t5
-from grls.decode import FastDecoder
-from grls.index import ConstraintIndex, index_sequences
+from grls.decode.fast import FastDecoder
+from grls.index.base import ConstraintIndex
+from grls.index.build import index_sequences
 from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqTreeSession, plant
 
 TOKENS = 11

@@ -28,8 +28,9 @@ from transformers import AutoTokenizer, T5Config, T5ForConditionalGeneration
 from benchmarks.common import END, RESERVED, machine, median_seconds, print_table, seconds, synthetic_passages
 from benchmarks.index import Trie, nested_dict_trie
 from grls.data.corpus import Corpus
-from grls.decode import Decoder, FastDecoder
-from grls.index import index_sequences
+from grls.decode.beam import Decoder
+from grls.decode.fast import FastDecoder
+from grls.index.build import index_sequences
 from grls.index.rows import Ints
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 

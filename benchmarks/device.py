@@ -40,8 +40,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from benchmarks.common import END, RESERVED, machine, median_seconds, print_table, seconds, synthetic_passages
 from benchmarks.decode import generate, random_inputs, random_t5
 from benchmarks.index import nested_dict_trie
-from grls.decode import DeviceDecoder, FastDecoder
-from grls.decode.gpu.search import CudaGraphs, DeviceStep, Replays
+from grls.decode.fast import FastDecoder
+from grls.decode.gpu.search import CudaGraphs, DeviceDecoder, DeviceStep, Replays
 from grls.errors import out_of_memory
 from grls.index.array import ArrayIndex
 from grls.index.build import index_sequences

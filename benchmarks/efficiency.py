@@ -37,7 +37,7 @@ from grls.data.codec import Codec, Limits
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.types import Passage, Query
-from grls.index import build_index
+from grls.index.build import build_index
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.generators import GeneratorSpec, Pretrained, WarmStart
 from grls.models.text_encoder import passage_text

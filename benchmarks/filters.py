@@ -25,8 +25,11 @@ from benchmarks.common import (
     synthetic_passages,
 )
 from benchmarks.decode import random_t5
-from grls.decode import FastDecoder
-from grls.index import ConstraintIndex, Subset, UnionIndex, index_sequences
+from grls.decode.fast import FastDecoder
+from grls.index.base import ConstraintIndex
+from grls.index.build import index_sequences
+from grls.index.subset import Subset
+from grls.index.union import UnionIndex
 from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqTrees, plant
 
 BEAMS = 5

@@ -29,7 +29,7 @@ from benchmarks.watching import Meter, Watch
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
-from grls.index import build_index
+from grls.index.build import build_index
 from grls.models.load.generators import CausalLM, GeneratorSpec, Pretrained
 from grls.train.generator.data import RetrieveData
 from grls.train.generator.examples import Hops, RetrieveExamples

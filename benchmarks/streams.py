@@ -28,8 +28,9 @@ from jsonargparse import auto_cli
 
 from benchmarks.common import END, RESERVED, in_process, machine, print_table, seconds
 from benchmarks.decode import tokenized
-from grls.index import index_sequences, index_tokens, load_index, save_index, save_stream
+from grls.index.build import index_sequences, index_tokens
 from grls.index.rows import Array, Form
+from grls.index.storage import load_index, save_index, save_stream
 from grls.io.files import read_json
 
 DESIGN_PASSAGES, DESIGN_TOKENS = 20_000_000, 100

@@ -41,7 +41,9 @@ from grls.answer.riches.options import KeyOptions
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.spans import Spans
-from grls.index import BACKENDS, build_index, save_index
+from grls.index.build import build_index
+from grls.index.registry import BACKENDS
+from grls.index.storage import save_index
 from grls.models.load.language import load_language_model
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.spec import read_spec, relative

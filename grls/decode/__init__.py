@@ -10,26 +10,3 @@ were not written. ``score_all`` scores every passage, ``rescore`` passages that 
 
 ``interleave/`` writes free text and quoted keys in one pass.
 """
-
-from typing import TYPE_CHECKING
-
-from grls.io.recipes import on_demand
-
-if TYPE_CHECKING:
-    from grls.decode.beam import Decoder, ScoredPassage
-    from grls.decode.fast import FastDecoder
-    from grls.decode.gpu.search import DeviceDecoder
-    from grls.decode.hf import PrefixAllowedTokens
-
-__all__ = ["Decoder", "DeviceDecoder", "FastDecoder", "PrefixAllowedTokens", "ScoredPassage"]
-
-__getattr__ = on_demand(
-    __name__,
-    {
-        "Decoder": "beam",
-        "DeviceDecoder": "gpu.search",
-        "FastDecoder": "fast",
-        "PrefixAllowedTokens": "hf",
-        "ScoredPassage": "beam",
-    },
-)

@@ -24,8 +24,7 @@ from grls.decode.prior import Prior, PriorMasses
 from grls.decode.scope import Mask, Scope, finished
 from grls.decode.select import ScoreMode, Selection, log_probabilities, select
 from grls.errors import ConfigError
-from grls.index import ConstraintIndex
-from grls.index.base import Allowed
+from grls.index.base import Allowed, ConstraintIndex
 from grls.index.rows import Ints
 from grls.index.subset import Subset
 from grls.io.timing import PartTimer

@@ -26,7 +26,7 @@ from grls.decode.first_step import Best
 from grls.decode.scope import Mask, finished
 from grls.decode.select import ScoreMode, log_probabilities
 from grls.decode.slots import QuerySource, SlotDecoder, SlotRun
-from grls.index import ConstraintIndex
+from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
 from grls.io.timing import PartTimer
 from grls.models.base import Floats

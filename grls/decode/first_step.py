@@ -15,7 +15,7 @@ import torch
 from grls.decode.prior import PriorMasses
 from grls.decode.scope import Mask, Scope, finished
 from grls.decode.select import ScoreMode, refuse_nan
-from grls.index import ConstraintIndex
+from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats
 from grls.models.sessions.memory import SlotMemory

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grls.decode.scope import Scope
-from grls.index import ConstraintIndex
+from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats
 

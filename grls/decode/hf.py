@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from grls.errors import ConfigError
-from grls.index import ConstraintIndex
+from grls.index.base import ConstraintIndex
 
 
 class PrefixAllowedTokens:

@@ -45,7 +45,7 @@ import numpy as np
 from grls.decode.scope import Mask, Scope
 from grls.decode.select import ragged_logsumexp
 from grls.errors import ConfigError
-from grls.index import ConstraintIndex
+from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
 from grls.io.progress import counted
 from grls.models.base import Floats

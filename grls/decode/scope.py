@@ -17,7 +17,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from grls.index import ConstraintIndex
+from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
 from grls.index.subset import SetCounter, Subset
 

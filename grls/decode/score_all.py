@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from grls.decode.select import ScoreMode, log_probabilities
-from grls.index import ConstraintIndex
+from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats, GeneratorModel
 from grls.models.seq2seq.slots import Seq2SeqGenerator

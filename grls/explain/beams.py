@@ -25,8 +25,8 @@ from grls.decode.select import ScoreMode, ragged_logsumexp
 from grls.decode.trace import Fate, fate_of
 from grls.errors import ConfigError, DataError
 from grls.explain.options import TEXT_ALONE, candidates_listed
-from grls.index import Subset
 from grls.index.rows import Ints
+from grls.index.subset import Subset
 from grls.io.locks import exclusive
 from grls.io.progress import counted
 from grls.models.base import Floats, GeneratorModel, Session

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from grls.data.types import Query, Steps
-from grls.decode import Decoder, ScoredPassage
+from grls.decode.beam import Decoder, ScoredPassage
 from grls.decode.prior import Prior
 from grls.decode.select import ScoreMode
 from grls.decode.trace import (

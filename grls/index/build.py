@@ -22,7 +22,6 @@ from grls.data.corpus_table import BATCH
 from grls.data.spans import Spans
 from grls.errors import ConfigError, DataError, Option
 from grls.index.array import ArrayIndex
-from grls.index.backends import BACKENDS, check_backend
 from grls.index.base import Segment
 from grls.index.external_sort import (
     SMALLEST_MEMORY,
@@ -33,6 +32,7 @@ from grls.index.external_sort import (
     concatenated,
     cost,
 )
+from grls.index.registry import BACKENDS, check_backend
 from grls.index.rows import Array, Form, sort_rows
 from grls.index.storage import load_index, save_runs, save_stream
 from grls.io.progress import Progress, counted, plural, waiting

@@ -18,7 +18,6 @@ import numpy as np
 
 from grls.errors import ConfigError, DataError, IndexFormatError, out_of_memory
 from grls.index.array import ArrayIndex
-from grls.index.backends import BACKENDS, BUILT_IN, ROW_ARRAYS
 from grls.index.base import Segment
 from grls.index.external_sort import Runs, Sequences, Spill, merge_runs
 from grls.index.files import (
@@ -26,6 +25,7 @@ from grls.index.files import (
     load_arrays,
     refuse_other_origin,
 )
+from grls.index.registry import BACKENDS, BUILT_IN, ROW_ARRAYS
 from grls.index.rows import MAX_LENGTH, Array, Form, Offsets, Rows
 from grls.io.files import atomic_folder, other_format, read_json
 from grls.io.recipes import VARIABLE, load_plugins

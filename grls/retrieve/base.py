@@ -34,7 +34,7 @@ from grls.data.filters import Allow, Filter
 from grls.data.types import Chain, Hit, Passage, Query, Steps
 
 if TYPE_CHECKING:
-    from grls.decode import ScoredPassage
+    from grls.decode.beam import ScoredPassage
     from grls.decode.prior import Prior
 
 

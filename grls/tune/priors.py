@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from grls.data.types import Passage, Query
-from grls.decode import ScoredPassage
+from grls.decode.beam import ScoredPassage
 from grls.decode.scope import Scope
 from grls.errors import ConfigError
 from grls.index.rows import Ints

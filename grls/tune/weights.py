@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from grls.data.types import Chain, Hit
-from grls.decode import ScoredPassage
+from grls.decode.beam import ScoredPassage
 from grls.errors import ConfigError, DataError, Option
 from grls.evaluation.measures import RunDepth, ndcg
 from grls.evaluation.metrics import known_number, means, sequence_recall, set_f1

@@ -17,7 +17,7 @@ from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.evaluation.metrics import recall_at
-from grls.index import build_index
+from grls.index.build import build_index
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.train.generator.examples import RetrieveExamples

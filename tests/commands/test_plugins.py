@@ -14,8 +14,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.preparers import PREPARERS
 from grls.errors import ConfigError
-from grls.index import BACKENDS
-from grls.index.backends import check_backend
+from grls.index.registry import BACKENDS, check_backend
 from grls.io import recipes
 from grls.retrieve.registry import KINDS, Opening, load_retriever
 
@@ -40,7 +39,7 @@ for name in (Words, Half, Idle):
     register(name.__name__.lower(), f"my_plugin:{name.__name__}")
 """
 BACKEND = """
-from grls.index import register_backend
+from grls.index.registry import register_backend
 from grls.index.backends import FlatIndex
 
 class Plain(FlatIndex):

@@ -11,11 +11,13 @@ from failing import raises
 from models_small import END, PAD, VOCABULARY, small_bart, small_bert2bert, small_t5
 from transformers import CONFIG_MAPPING, AutoModelForSeq2SeqLM
 
-from grls.decode import Decoder, PrefixAllowedTokens
+from grls.decode.beam import Decoder
+from grls.decode.hf import PrefixAllowedTokens
 from grls.decode.score_all import score_all
 from grls.decode.select import ragged_logsumexp
 from grls.errors import ConfigError
-from grls.index import ConstraintIndex, index_sequences
+from grls.index.base import ConstraintIndex
+from grls.index.build import index_sequences
 from grls.models.seq2seq.slots import Seq2SeqGenerator
 
 MODELS: dict[str, Callable[[], Any]] = {

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, small_bert2bert, small_llama, small_t5
 
-from grls.decode import Decoder, DeviceDecoder, FastDecoder
+from grls.decode.beam import Decoder
+from grls.decode.fast import FastDecoder
+from grls.decode.gpu.search import DeviceDecoder
 from grls.decode.slots import SlotRun
-from grls.index import index_sequences
+from grls.index.build import index_sequences
 from grls.models.base import alike
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 

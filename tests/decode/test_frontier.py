@@ -9,12 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, small_llama, small_t5
 
-from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
+from grls.decode import slots
+from grls.decode.beam import Decoder
+from grls.decode.fast import FastDecoder
 from grls.decode.frontier import Frontier
 from grls.decode.gpu import decision
+from grls.decode.gpu.search import DeviceDecoder
 from grls.decode.prior import Prior, WeightedPrior
 from grls.decode.score_all import score_all
-from grls.index import Subset, index_sequences
+from grls.index.build import index_sequences
+from grls.index.subset import Subset
 from grls.models.seq2seq.slots import Seq2SeqGenerator
 
 GENERATOR = Seq2SeqGenerator(small_t5(scale=2.0))

@@ -9,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, small_llama, small_t5
 
-from grls.decode import DeviceDecoder, FastDecoder
 from grls.decode.beam import BeamQuery
+from grls.decode.fast import FastDecoder
+from grls.decode.gpu.search import DeviceDecoder
 from grls.decode.prior import Prior, WeightedPrior
-from grls.index import Subset, index_sequences
+from grls.index.build import index_sequences
+from grls.index.subset import Subset
 
 TREES = trees(small_t5(0, scale=2.0))
 KINDS = pytest.mark.parametrize(

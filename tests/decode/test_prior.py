@@ -10,11 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, small_t5
 
-from grls.decode import Decoder, DeviceDecoder, FastDecoder
+from grls.decode.beam import Decoder
+from grls.decode.fast import FastDecoder
+from grls.decode.gpu.search import DeviceDecoder
 from grls.decode.prior import LEAST, Fixed, Prior, Ranges, WeightedPrior
 from grls.decode.scope import Scope
 from grls.decode.score_all import score_all, score_rows
-from grls.index import Subset, UnionIndex, index_sequences
+from grls.index.build import index_sequences
+from grls.index.subset import Subset
+from grls.index.union import UnionIndex
 from grls.models.seq2seq.slots import Seq2SeqGenerator
 
 GENERATOR = Seq2SeqGenerator(small_t5(scale=2.0))

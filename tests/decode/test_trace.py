@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, small_t5
 
-from grls.decode import Decoder
+from grls.decode.beam import Decoder
 from grls.decode.score_all import score_all
 from grls.decode.trace import beaten, follow, score_passages, trace
-from grls.index import index_sequences
+from grls.index.build import index_sequences
 from grls.models.seq2seq.slots import Seq2SeqGenerator
 
 INPUT = [7, 9, 30, END]

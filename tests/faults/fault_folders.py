@@ -10,8 +10,10 @@ from small_data import small_retriever
 from grls.data.codec import Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
-from grls.index import BACKENDS, index_sequences, save_index
+from grls.index.build import index_sequences
 from grls.index.options import Form
+from grls.index.registry import BACKENDS
+from grls.index.storage import save_index
 from grls.retrieve.build import Building
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.multi_vector import MultiVectorRetriever

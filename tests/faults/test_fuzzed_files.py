@@ -19,8 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grls.errors import ConfigError, GrlsError, IndexFormatError
-from grls.index import Segment, load_index
+from grls.index.base import Segment
 from grls.index.index_check import check_index
+from grls.index.storage import load_index
 from grls.io.seal import seal
 
 MOST_BYTES = 64 * 2**20

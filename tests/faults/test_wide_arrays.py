@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from fault_folders import write_indexes
 
-from grls.index import Segment, load_index
+from grls.index.base import Segment
 from grls.index.index_check import check_index
+from grls.index.storage import load_index
 from grls.io.seal import seal
 
 

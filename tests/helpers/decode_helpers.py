@@ -10,9 +10,15 @@ import pytest
 from hypothesis import strategies as st
 from models_small import END, VOCABULARY
 
-from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
+from grls.decode import slots
+from grls.decode.beam import Decoder
+from grls.decode.fast import FastDecoder
+from grls.decode.gpu.search import DeviceDecoder
 from grls.decode.prior import Prior
-from grls.index import ConstraintIndex, Subset, UnionIndex, index_sequences
+from grls.index.base import ConstraintIndex
+from grls.index.build import index_sequences
+from grls.index.subset import Subset
+from grls.index.union import UnionIndex
 from grls.models.causal.slots import CausalGenerator, plant_causal
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 

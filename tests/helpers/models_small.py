@@ -16,7 +16,7 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from grls.index import ConstraintIndex
+from grls.index.base import ConstraintIndex
 
 VOCABULARY = 50
 PAD, END = 0, 1

@@ -9,9 +9,10 @@ from fixture_types import Patch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from grls.index import index_sequences, index_tokens, load_index, save_index, save_stream
 from grls.index.array import ArrayIndex
+from grls.index.build import index_sequences, index_tokens
 from grls.index.external_sort import ROW_BYTES
+from grls.index.storage import load_index, save_index, save_stream
 
 END = 1
 BIG = 70_000  # needs 32-bit tokens

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from grls.index import BACKENDS, index_sequences, load_index, save_index
+from grls.index.build import index_sequences
+from grls.index.registry import BACKENDS
+from grls.index.storage import load_index, save_index
 from grls.io.recipes import load_plugins
 
 load_plugins()  # backends of GRLS_PLUGINS are tested, too

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grls.errors import ConfigError, IndexFormatError, MismatchError
-from grls.index import index_sequences
 from grls.index import substring as module
+from grls.index.build import index_sequences
 from grls.index.keys import KeyIndex, PrefixKeys
 from grls.index.substring import SubstringIndex
 from grls.index.union import UnionIndex

@@ -14,9 +14,9 @@ from small_data import small_retriever, write_small
 from grls.cli import main
 from grls.data.types import Passage
 from grls.errors import ConfigError, IndexFormatError, MismatchError
-from grls.index import index_sequences
 from grls.index.array import ArrayIndex
 from grls.index.base import ConstraintIndex
+from grls.index.build import index_sequences
 from grls.index.ranges import (
     PartsHere,
     PrefixRanges,

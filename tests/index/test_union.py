@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from test_index_property import DONE, END, corpora, walk
 
 from grls.errors import ConfigError
-from grls.index import BACKENDS, ConstraintIndex, Segment, UnionIndex, index_sequences
+from grls.index.base import ConstraintIndex, Segment
+from grls.index.build import index_sequences
+from grls.index.registry import BACKENDS
 from grls.index.rows import Form
-from grls.index.union import merge
+from grls.index.union import UnionIndex, merge
 
 Corpus = list[tuple[int, ...]]
 

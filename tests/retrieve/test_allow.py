@@ -17,7 +17,7 @@ from grls.data.filters import Only
 from grls.data.types import Passage, Query
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.index import UnionIndex
+from grls.index.union import UnionIndex
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever

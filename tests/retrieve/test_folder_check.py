@@ -94,7 +94,8 @@ def test_an_index_of_other_passages_is_found(place: Path, tmp_path: Path) -> Non
     from grls.data.codec import Codec, Limits
     from grls.data.corpus import Corpus
     from grls.data.types import Passage
-    from grls.index import build_index, save_index
+    from grls.index.build import build_index
+    from grls.index.storage import save_index
     from grls.models.load.build import load_tokenizer
 
     folder = tmp_path / "kinds" / "generative"

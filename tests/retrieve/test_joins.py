@@ -18,7 +18,7 @@ from grls.data.corpus import Corpus
 from grls.data.filter_options import FilterOptions
 from grls.data.filters import Only
 from grls.data.types import Hit, Query
-from grls.decode import DeviceDecoder
+from grls.decode.gpu.search import DeviceDecoder
 from grls.errors import DataError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer

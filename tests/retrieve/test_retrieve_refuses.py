@@ -16,9 +16,9 @@ from small_data import passages, queries, small_retriever
 import grls
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
-from grls.decode import PrefixAllowedTokens
+from grls.decode.hf import PrefixAllowedTokens
 from grls.errors import GrlsError
-from grls.index import build_index, index_sequences
+from grls.index.build import build_index, index_sequences
 from grls.index.options import IndexOptions, LimitOptions
 from grls.models.load.generators import CausalLM
 from grls.retrieve.bm25 import BM25Retriever

@@ -14,7 +14,7 @@ from verbs import fault
 
 from grls.data.preparers import PREPARERS
 from grls.evaluation.measures import REGISTERED
-from grls.index import BACKENDS
+from grls.index.registry import BACKENDS
 from grls.retrieve.registry import KINDS
 
 ROOT = Path(__file__).parents[2]

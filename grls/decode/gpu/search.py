@@ -26,8 +26,8 @@ from grls.decode.prior import Prior
 from grls.decode.select import ScoreMode, refuse_nan
 from grls.decode.slots import QuerySource, SlotDecoder, SlotRun
 from grls.errors import ConfigError, Option, out_of_memory
-from grls.index import ConstraintIndex
 from grls.index.array import ArrayIndex
+from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
 from grls.index.tensors import TensorIndex
 from grls.index.union import UnionIndex, merge

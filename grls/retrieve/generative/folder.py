@@ -30,12 +30,13 @@ from grls.data.codec import (
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.spans import SPANS, Spans, read_spans
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.index import ConstraintIndex, Segment, UnionIndex, load_index
+from grls.index.base import ConstraintIndex, Segment
 from grls.index.build import ShardSorter, build_index, index_of_shards
 from grls.index.options import memory_bytes
 from grls.index.ranges import RANGES, PrefixRanges, open_ranges, write_ranges
 from grls.index.rows import Rows
-from grls.index.storage import write_index
+from grls.index.storage import load_index, write_index
+from grls.index.union import UnionIndex
 from grls.io.files import atomic_folder, other_format, read_json, temporary, write_json
 from grls.io.progress import counted
 from grls.models.head import RESCORE, read_rescore_input

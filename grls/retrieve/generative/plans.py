@@ -20,11 +20,12 @@ from typing import Any, ClassVar, Self, cast
 
 from grls.data.filters import Filter
 from grls.data.types import Hit, Passage, Query
-from grls.decode import DeviceDecoder, FastDecoder, ScoredPassage
-from grls.decode.beam import BeamQuery
+from grls.decode.beam import BeamQuery, ScoredPassage
+from grls.decode.fast import FastDecoder
+from grls.decode.gpu.search import DeviceDecoder
 from grls.decode.prior import Prior
 from grls.errors import GrlsError
-from grls.index import Subset
+from grls.index.subset import Subset
 from grls.io.locks import exclusive
 from grls.models.base import check_positions
 from grls.retrieve.base import DecodesPassages, Decoding, Plan, PlanSource

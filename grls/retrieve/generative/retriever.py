@@ -29,17 +29,20 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.spans import Spans
 from grls.data.types import Hit, Passage, Query
-from grls.decode import Decoder, DeviceDecoder, FastDecoder, ScoredPassage
+from grls.decode.beam import Decoder, ScoredPassage
+from grls.decode.fast import FastDecoder
 from grls.decode.frontier import Frontier
+from grls.decode.gpu.search import DeviceDecoder
 from grls.decode.prior import Prior
 from grls.decode.rescore import rescore, rescore_plain
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.index import ConstraintIndex, Segment, Subset, UnionIndex
 from grls.index.array import ArrayIndex
+from grls.index.base import ConstraintIndex, Segment
 from grls.index.build import build_index, build_segment
 from grls.index.ranges import RangedIndex
 from grls.index.rows import Form, Ints
-from grls.index.union import merge
+from grls.index.subset import Subset
+from grls.index.union import UnionIndex, merge
 from grls.io.locks import exclusive
 from grls.io.progress import Progress
 from grls.models.base import Floats, check_positions, once_each
@@ -132,7 +135,7 @@ class GenerativeRetriever(DecodesPlans):
         span_words: int | None = None,
         rescore_input: RescoreInput | None = None,
     ) -> Self:
-        """Build a retriever from a model and a corpus, with an index by :func:`grls.index.build_index`.
+        """Build a retriever from a model and a corpus, with an index by :func:`grls.index.build.build_index`.
 
         ``span_words`` is the number of words of the spans that the model writes (None: whole passages).
         """

@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grls.data.spans import Spans
-from grls.decode import ScoredPassage
+from grls.decode.beam import ScoredPassage
 from grls.decode.frontier import Frontier
 from grls.decode.prior import LEAST, Fixed, Pieces, Prior, WeightedPrior
 from grls.decode.select import ragged_logsumexp

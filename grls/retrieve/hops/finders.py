@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 from grls.data.evidence import excerpt
 from grls.data.filters import Allow, one_each, resolved
 from grls.data.types import Hit, Passage, Query
-from grls.decode import ScoredPassage
+from grls.decode.beam import ScoredPassage
 from grls.models.base import once_each
 from grls.retrieve.base import (
     ChainToContinue,

@@ -24,7 +24,7 @@ from grls.data.words import USUAL, Analyzer
 from grls.decode.prior import Fixed, LogWeights, Prior, WeightedPrior
 from grls.decode.score_all import score_rows
 from grls.errors import ConfigError, MismatchError
-from grls.index import ConstraintIndex
+from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
 from grls.io.locks import exclusive
 from grls.io.progress import counted

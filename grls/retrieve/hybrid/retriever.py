@@ -28,7 +28,7 @@ import numpy as np
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, one_each, resolved
 from grls.data.types import Hit, Passage, Query
-from grls.decode import ScoredPassage
+from grls.decode.beam import ScoredPassage
 from grls.decode.prior import Prior
 from grls.errors import DataError
 from grls.io.arguments import options

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, tensor
 
-from grls.index import ConstraintIndex
+from grls.index.base import ConstraintIndex
 from grls.train.core.collate import Batch, DecisionTensors, Labels, pad, pairs
 from grls.train.generator.decisions import walk_paths
 from grls.train.generator.examples import Hops

@@ -17,7 +17,8 @@ from grls.data.dataset import gold_passages, read_queries
 from grls.data.spans import SPANS, Spans
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.index import ConstraintIndex, build_index
+from grls.index.base import ConstraintIndex
+from grls.index.build import build_index
 from grls.io.files import sha256
 from grls.models.head import RESCORE, RescoreInput
 from grls.models.load.kinds import is_causal

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grls.index import ConstraintIndex
+from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats
 

@@ -17,7 +17,7 @@ from grls.data.corpus import Corpus
 from grls.data.spans import Spans
 from grls.data.types import Query
 from grls.decode.scope import Scope
-from grls.index import ConstraintIndex
+from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats
 from grls.retrieve.generative.options import SearchOptions

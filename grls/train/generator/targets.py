@@ -16,7 +16,7 @@ import numpy as np
 from grls.data.evidence import excerpt
 from grls.data.spans import Spans
 from grls.data.words import pieces, stem_key
-from grls.index import ConstraintIndex
+from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats
 from grls.train.generator.decisions import PassageTarget, Path

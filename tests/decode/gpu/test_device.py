@@ -12,12 +12,16 @@ from models_small import END, VOCABULARY, small_llama, small_t5
 from other_device import other_device
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from grls.decode import Decoder, DeviceDecoder, FastDecoder
+from grls.decode.beam import Decoder
+from grls.decode.fast import FastDecoder
 from grls.decode.gpu import search as device_search
+from grls.decode.gpu.search import DeviceDecoder
 from grls.decode.prior import Prior, WeightedPrior
 from grls.errors import ConfigError
-from grls.index import Subset, UnionIndex, index_sequences
+from grls.index.build import index_sequences
+from grls.index.subset import Subset
 from grls.index.tensors import TensorIndex
+from grls.index.union import UnionIndex
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever

@@ -19,12 +19,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 from transformers import T5Config, T5ForConditionalGeneration
 
-from grls.decode import Decoder, DeviceDecoder
+from grls.decode.beam import Decoder
 from grls.decode.gpu import search
-from grls.decode.gpu.search import Replays
+from grls.decode.gpu.search import DeviceDecoder, Replays
 from grls.decode.prior import Prior, WeightedPrior
-from grls.index import Subset, index_sequences
 from grls.index.array import ArrayIndex
+from grls.index.build import index_sequences
+from grls.index.subset import Subset
 
 
 def one_layer() -> T5ForConditionalGeneration:

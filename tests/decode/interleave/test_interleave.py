@@ -15,7 +15,7 @@ from models_small import END, VOCABULARY, small_llama, small_t5
 from grls.decode.interleave.markers import Markers
 from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Interleaver
-from grls.index import index_sequences
+from grls.index.build import index_sequences
 from grls.index.keys import KeyIndex, PrefixKeys
 from grls.index.substring import SubstringIndex
 from grls.models.causal.slots import plant_causal

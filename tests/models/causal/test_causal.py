@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from models_small import END, VOCABULARY, small_gpt2, small_llama
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, MistralConfig, MistralForCausalLM
 
-from grls.decode import Decoder, DeviceDecoder, FastDecoder
+from grls.decode.beam import Decoder
+from grls.decode.fast import FastDecoder
+from grls.decode.gpu.search import DeviceDecoder
 from grls.errors import ConfigError
-from grls.index import index_sequences
+from grls.index.build import index_sequences
 from grls.models.base import cache_argument
 from grls.models.causal import slots as causal
 from grls.models.causal.slots import CausalGenerator, CausalTrees, plant_causal

@@ -22,10 +22,10 @@ from grls.cli import main
 from grls.data.codec import SPECIAL_TOKENS, Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
-from grls.decode import ScoredPassage
+from grls.decode.beam import ScoredPassage
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.evaluation.evaluate import evaluate_run
-from grls.index import build_index
+from grls.index.build import build_index
 from grls.io.seal import seal
 from grls.models.head import RescoreInput, read_rescore_input
 from grls.models.load.generators import CausalLM, Pretrained

@@ -18,11 +18,12 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.spans import SPANS, Spans
 from grls.data.types import Hit, Passage
-from grls.decode import DeviceDecoder, ScoredPassage
+from grls.decode.beam import ScoredPassage
 from grls.decode.frontier import Frontier
+from grls.decode.gpu.search import DeviceDecoder
 from grls.decode.prior import Fixed, Prior, WeightedPrior
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.index import index_sequences
+from grls.index.build import index_sequences
 from grls.io.files import read_json, write_json
 from grls.models.load.generators import CausalLM
 from grls.retrieve.bm25 import BM25Retriever

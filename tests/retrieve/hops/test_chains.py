@@ -17,7 +17,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Chain, Hit, Passage, Query
 from grls.decode.score_all import score_all
-from grls.index import index_sequences
+from grls.index.build import index_sequences
 from grls.models.seq2seq.slots import Seq2SeqGenerator
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.options import SearchOptions

@@ -20,7 +20,7 @@ from small_data import scratch, small_retriever
 from grls.data.codec import Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
-from grls.decode import ScoredPassage
+from grls.decode.beam import ScoredPassage
 from grls.errors import ConfigError, DataError
 from grls.models.causal.slots import CausalTreeSession, Prefixes
 from grls.retrieve.base import ChainToContinue

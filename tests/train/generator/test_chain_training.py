@@ -23,7 +23,8 @@ from grls.data.dataset import read_split, write_dataset
 from grls.data.types import Passage, Query
 from grls.decode.score_all import score_all
 from grls.errors import ConfigError
-from grls.index import ConstraintIndex, build_index
+from grls.index.base import ConstraintIndex
+from grls.index.build import build_index
 from grls.models.causal.slots import CausalGenerator
 from grls.models.load.build import Loaded
 from grls.models.load.generators import CausalLM, GeneratorSpec

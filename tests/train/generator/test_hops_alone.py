@@ -8,7 +8,8 @@ import torch
 from models_small import END, PAD, small_bart, small_t5
 
 from grls.decode.score_all import score_all
-from grls.index import ConstraintIndex, index_sequences
+from grls.index.base import ConstraintIndex
+from grls.index.build import index_sequences
 from grls.models.load.build import Loaded
 from grls.models.load.generators import GeneratorSpec
 from grls.models.seq2seq.slots import Seq2SeqGenerator

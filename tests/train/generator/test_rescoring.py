@@ -16,7 +16,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.spans import Spans
 from grls.data.types import Query
-from grls.index import build_index
+from grls.index.build import build_index
 from grls.io.files import read_json
 from grls.models.head import RESCORE, RescoreInput, readout
 from grls.models.load.generators import CausalLM

@@ -20,7 +20,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.spans import SPANS, Spans
 from grls.data.types import Passage
-from grls.index import build_index
+from grls.index.build import build_index
 from grls.io.files import read_json
 from grls.models.load.generators import CausalLM
 from grls.retrieve.generative.options import SearchOptions
