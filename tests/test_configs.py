@@ -275,9 +275,9 @@ WRITTEN = {
     "spans": (("model/spans.json", '"words": 8'), (USED, "words: 8 drawn: 6")),
     "spans-rescore": (("model/rescore.json", '"tokens": 128'),),
     "hops-rescore": (("model/rescore.json", '"tokens": 128'),),
-    "entailmentbank-wt spans-rescore": ((USED, "passages: 10"),),
-    "entailmentbank-wt hops-rescore": ((USED, "passages: 7"),),
-    "strategyqa spans-rescore": ((USED, "passages: 8"),),
+    "entailmentbank-wt spans-rescore": ((USED, "passages: 10 right:"),),
+    "entailmentbank-wt hops-rescore": ((USED, "passages: 7 right:"),),
+    "strategyqa spans-rescore": ((USED, "passages: 8 right:"),),
 }
 """Training, or set and training -> files of the output, and what they hold."""
 
