@@ -31,6 +31,7 @@ from grls.data.words import Analyzer, is_short, nothing_found
 from grls.errors import DataError
 from grls.io.files import atomic_folder
 from grls.io.progress import Progress, counted, waiting
+from grls.io.seal import seal
 from grls.retrieve.base import AllScores, Description
 from grls.retrieve.bm25_options import BM25Options, Variant
 from grls.retrieve.queries import queries_of, reachable, with_evidence_text
@@ -42,7 +43,6 @@ from grls.retrieve.spec import (
     from_fields,
     from_record,
     recorded,
-    seal_folder,
 )
 
 log = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ class BM25Retriever:
         content = {**recorded(self.options), "analyzer": recorded(self.analyzer)}
         with atomic_folder(folder, MANIFEST) as new:
             self.corpus.write(corpus_file(new))
-            seal_folder(new, {"format": FORMAT, "kind": self.kind, **content})
+            seal(new / MANIFEST, {"format": FORMAT, "kind": self.kind, **content})
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the BM25 score.

@@ -26,6 +26,7 @@ from grls.data.corpus import corpus_file
 from grls.data.inputs.tables import json_value
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import atomic_folder, is_temporary, refuse_foreign
+from grls.io.seal import seal
 from grls.retrieve.registry import Opening, member_keys, open_spec, with_languages
 from grls.retrieve.spec import (
     FORMAT,
@@ -40,7 +41,6 @@ from grls.retrieve.spec import (
     recorded,
     refuse_changed,
     relative,
-    seal_folder,
 )
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def write_retriever_into(
             (new / target).mkdir(parents=True, exist_ok=True)
             spec = source.spec
         moved = with_copies(spec, source, target)
-        seal_folder(new / target, json.loads(json.dumps(moved, default=json_value)))
+        seal(new / target / MANIFEST, json.loads(json.dumps(moved, default=json_value)))
 
     def with_copies(spec: dict[str, Any], source: Component | Path, target: str) -> dict[str, Any]:
         """A specification whose paths lead to the copies."""

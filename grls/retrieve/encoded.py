@@ -39,7 +39,7 @@ from grls.index.rows import Array
 from grls.io.arguments import short_repr
 from grls.io.files import atomic_folder, note_mapped, temporary
 from grls.io.progress import Progress, counted
-from grls.io.seal import CHECKED_BYTES
+from grls.io.seal import CHECKED_BYTES, seal
 from grls.io.timing import PartTimer, report_step
 from grls.models.base import Floats
 from grls.models.sentence_model import COSINE, DOT, library_type
@@ -54,7 +54,6 @@ from grls.retrieve.spec import (
     OPTIONS,
     read_spec,
     refuse_own_members,
-    seal_folder,
 )
 from grls.retrieve.update import ChangedCount, Changes
 
@@ -461,7 +460,7 @@ class EncodedRetriever(ABC):
                 "stages": list(encoder.stages),
                 **(fields or {}),
             }
-            seal_folder(new, manifest)
+            seal(new / MANIFEST, manifest)
 
     @classmethod
     def update(cls, folder: Path, output: Path, changes: Changes) -> ChangedCount:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from grls.errors import ConfigError, DataError, MismatchError, Option, in_python, worded
 from grls.io.files import is_temporary, read_json, write_json
-from grls.io.seal import FILES, SEAL, changed, chosen_verify, seal, seal_broken, sealed
+from grls.io.seal import FILES, SEAL, changed, chosen_verify, seal_broken, sealed
 
 if TYPE_CHECKING:
     from grls.data.corpus import Corpus
@@ -171,11 +171,6 @@ def write_link(folder: str | Path, retriever: str | Path) -> None:
 def write_manifest(folder: str | Path, content: Mapping[str, Any]) -> None:
     """Write the ``grls.json`` of a folder, atomically, with a checksum of itself alone."""
     write_json(Path(folder) / MANIFEST, sealed(content))
-
-
-def seal_folder(folder: str | Path, content: Mapping[str, Any]) -> None:
-    """Write the ``grls.json`` of a folder, the last of its files, with the checksums of the others."""
-    seal(Path(folder) / MANIFEST, content)
 
 
 def refuse_broken_seal(folder: str | Path) -> None:

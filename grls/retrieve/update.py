@@ -20,7 +20,7 @@ from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Numbers
 from grls.errors import ConfigError, DataError, GrlsError, Option
 from grls.io.files import atomic_folder, refuse_foreign
-from grls.io.seal import verifying
+from grls.io.seal import seal, verifying
 from grls.io.work import alone_in
 from grls.retrieve.compose import MEMBERS, write_retriever_into
 from grls.retrieve.registry import Opening, class_of, load_retriever, member_keys
@@ -31,7 +31,6 @@ from grls.retrieve.spec import (
     is_retriever,
     read_spec,
     refuse_changed,
-    seal_folder,
 )
 
 
@@ -129,7 +128,7 @@ def _update_own_form(source: Path, target: Path, changes: Changes) -> ChangedCou
     if moved:
         aside.rename(members)
     if fields or moved:
-        seal_folder(target, {**read_spec(target), **fields})
+        seal(target / MANIFEST, {**read_spec(target), **fields})
     return count
 
 
@@ -156,7 +155,7 @@ def _update_copy(folders: Sequence[Path], changes: Changes) -> None:
     for file in corpora:
         replace(changes, remove=remove).over(Corpus.read(file))[0].write(file)
     for folder in filter(is_retriever, folders):
-        seal_folder(folder, read_spec(folder))
+        seal(folder / MANIFEST, read_spec(folder))
 
 
 def _corpora(folder: Path, spec: dict[str, Any]) -> Iterator[Path]:

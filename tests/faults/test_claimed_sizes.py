@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from grls.errors import GrlsError
+from grls.io.seal import seal
 from grls.retrieve.registry import Opening, load_retriever
-from grls.retrieve.spec import read_spec, seal_folder, write_manifest
+from grls.retrieve.spec import MANIFEST, read_spec, write_manifest
 
 SIZES = (0, 3, 10**6, 2**40, 2**62, -5)
 ENCODED = {
@@ -72,5 +73,5 @@ def test_sizes_of_a_header(every_kind: Path, tmp_path: Path, kind: str, name: st
     for content in list(headers(file)):
         assert content != before
         file.write_bytes(content)
-        seal_folder(folder, spec)
+        seal(folder / MANIFEST, spec)
         refused(folder)

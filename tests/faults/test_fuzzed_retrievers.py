@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_data import queries
 
-from grls.io.seal import sealed
+from grls.io.seal import seal, sealed
 from grls.retrieve.folder_check import check_folder
 from grls.retrieve.registry import Opening, class_of, load_retriever
-from grls.retrieve.spec import read_spec, seal_folder
+from grls.retrieve.spec import MANIFEST, read_spec
 
 ENCODED = ("dense", "sparse", "multi-vector")
 WORDS = [b"\0\0\xc0\x7f", b"\0\0\x80\x7f", b"\xff" * 4, b"\0\0\0\x80", b"\xff\xff\x7f\x7f"]
@@ -98,7 +98,7 @@ def test_encoded_passages(every_kind: Path, kind: str) -> None:
     @given(st.data())
     def changed(data: st.DataObject) -> None:
         file.write_bytes(changed_tensors(content, data))
-        seal_folder(manifest.parent, spec)
+        seal(manifest.parent / MANIFEST, spec)
         told(every_kind / kind, every_kind)
 
     with restored(file, manifest):
@@ -135,7 +135,7 @@ def test_passages_of_retrievers(every_kind: Path, kind: str) -> None:
     @given(st.data())
     def changed(data: st.DataObject) -> None:
         file.write_bytes(changed_records(content, data))
-        seal_folder(manifest.parent, spec)
+        seal(manifest.parent / MANIFEST, spec)
         told(every_kind / kind, every_kind)
 
     with restored(file, manifest):
@@ -152,7 +152,7 @@ def test_settings_of_models(every_kind: Path, kind: str) -> None:
     @given(st.data())
     def changed(data: st.DataObject) -> None:
         file.write_bytes(changed_json(content, data))
-        seal_folder(manifest.parent, spec)
+        seal(manifest.parent / MANIFEST, spec)
         told(every_kind / kind, every_kind)
 
     with restored(file, manifest):

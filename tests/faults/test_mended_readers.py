@@ -20,6 +20,7 @@ from grls.evaluation.answers import read_answers
 from grls.fitting.journal import JOURNAL, FitJournal
 from grls.index.files import map_array
 from grls.io.recipes import recipe_values
+from grls.io.seal import seal
 from grls.io.work import GrowingFile
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import TRAINING
@@ -29,7 +30,7 @@ from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.multi_vector import MultiVectorRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.sparse import SparseRetriever
-from grls.retrieve.spec import read_spec, seal_folder
+from grls.retrieve.spec import MANIFEST, read_spec
 from grls.runs.portions import KeptResults
 from grls.train.doc2query.generate import FORM, QueryForm
 from grls.tune.step import Journal
@@ -122,7 +123,7 @@ def test_numbers_that_no_search_can_use(tmp_path: Path, number: float) -> None:
     np.save(tmp_path / "dense" / DenseRetriever.file, rows)
     for name, kind in (("dense", DenseRetriever), ("vectors", MultiVectorRetriever)):
         file = tmp_path / name / kind.file
-        seal_folder(tmp_path / name, read_spec(tmp_path / name))
+        seal(tmp_path / name / MANIFEST, read_spec(tmp_path / name))
         with pytest.raises(DataError, match=f"{kind.file}: .*is not finite, or above 1e15") as error:
             load_retriever(tmp_path / name, Opening("cpu"))
         assert str(file) in str(error.value)

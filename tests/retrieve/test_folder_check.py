@@ -21,7 +21,7 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.folder_check import check_folder, format_folder_check
 from grls.retrieve.registry import Opening, load_retriever
-from grls.retrieve.spec import read_spec, seal_folder
+from grls.retrieve.spec import MANIFEST, read_spec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 
@@ -104,7 +104,7 @@ def test_an_index_of_other_passages_is_found(place: Path, tmp_path: Path) -> Non
     others = [Passage(p.id, p.text.replace("otter", "heron"), p.title) for p in corpus]
     index = build_index(Corpus.from_passages(others), codec)
     save_index(index, folder / "index", codec.fingerprint(), corpus.fingerprint)
-    seal_folder(folder, read_spec(folder))
+    seal(folder / MANIFEST, read_spec(folder))
     faults = check_folder(tmp_path / "kinds" / "hops").faults
     assert len(faults) == 1
     assert "holds other tokens" in faults[0]

@@ -12,12 +12,14 @@ from failing import raises
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.arguments import options
+from grls.io.seal import seal
 from grls.retrieve.fusion.retriever import Fusion
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.options import merged, stored_options, stored_search
 from grls.retrieve.spec import (
+    MANIFEST,
     check_fields,
     from_record,
     read_spec,
@@ -26,7 +28,6 @@ from grls.retrieve.spec import (
     refuse_changed,
     refuse_own_members,
     relative,
-    seal_folder,
     update_spec,
 )
 
@@ -102,7 +103,7 @@ def test_a_sealed_folder_is_known_by_every_file(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("1 2 3")
     written(tmp_path / "members" / "a", {"kind": "bm25"})
-    seal_folder(tmp_path, {"kind": "bm25"})
+    seal(tmp_path / MANIFEST, {"kind": "bm25"})
     (tmp_path / "README.md").write_text("mine")
     written(tmp_path / "members" / "a", {"kind": "bm25", "search": {"beams": 20}})
     update_spec(tmp_path, {"search": {"beams": 20}})

@@ -39,6 +39,7 @@ from grls.index.storage import load_index, write_index
 from grls.index.union import UnionIndex
 from grls.io.files import atomic_folder, other_format, read_json, temporary, write_json
 from grls.io.progress import counted
+from grls.io.seal import seal
 from grls.models.head import RESCORE, read_rescore_input
 from grls.models.load.build import checked_stages, load_tokenizer
 from grls.models.load.generators import Pretrained
@@ -47,7 +48,7 @@ from grls.models.load.opening import write_network
 from grls.models.precision import is_packed, move
 from grls.retrieve.build import Building
 from grls.retrieve.registry import Opening
-from grls.retrieve.spec import MANIFEST, read_spec, seal_folder
+from grls.retrieve.spec import MANIFEST, read_spec
 
 FORMAT = 5
 REMOVED = "removed.json"
@@ -167,7 +168,7 @@ def save_folder(self: Any, folder: str | Path, ranges: PrefixRanges | None = Non
         with suppress(ConfigError):  # a model that cannot decode is refused when it is opened
             if self.model.dtype is torch.float32 and self.trees is not None:
                 manifest["tried"] = tried_with()
-        seal_folder(new, manifest)
+        seal(new / MANIFEST, manifest)
 
 
 def removed_in(folder: Path) -> list[str]:

@@ -29,7 +29,7 @@ from grls.data.types import RANKINGS, Hit, Passage, Query
 from grls.errors import DataError, MismatchError
 from grls.io.files import atomic_folder
 from grls.io.progress import Progress, counted
-from grls.io.seal import chosen_verify
+from grls.io.seal import chosen_verify, seal
 from grls.models.cross_encoder import PairScorer
 from grls.models.sentence_model import library_type
 from grls.models.text_encoder import passage_text
@@ -58,7 +58,6 @@ from grls.retrieve.spec import (
     from_fields,
     member_path,
     recorded,
-    seal_folder,
 )
 
 MODEL = "model"
@@ -146,7 +145,7 @@ class RescoredRetriever:
             (new / MODEL).mkdir()
             encoder.write(new / MODEL)
             passages.write(corpus_file(new))
-            seal_folder(new, {"format": FORMAT, **spec})
+            seal(new / MANIFEST, {"format": FORMAT, **spec})
         return (
             f"{building.output}: {counted(len(passages), 'passage')}, the first {PASSAGES} of BM25 are read"
         )

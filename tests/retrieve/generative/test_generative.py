@@ -37,7 +37,7 @@ from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hops.stop import DoneByLogOdds
 from grls.retrieve.hybrid.priors import WeightedSource, open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.spec import read_spec, seal_folder, update_spec
+from grls.retrieve.spec import MANIFEST, read_spec, update_spec
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
 
@@ -119,20 +119,20 @@ def test_done_is_never_a_hit(retriever: GenerativeRetriever) -> None:
 ])  # fmt: skip
 def test_another_format_is_refused(saved: Path, file: str, change: dict[str, Any], message: str) -> None:
     seal(saved / file, json.loads((saved / file).read_text()) | change)
-    seal_folder(saved, read_spec(saved))
+    seal(saved / MANIFEST, read_spec(saved))
     raises(GrlsError, message, GenerativeRetriever.from_pretrained, saved, device="cpu")
 
 
 def test_another_corpus_is_refused(saved: Path) -> None:
     some = Corpus.from_passages(passages()[:-1])
     some.write(saved / "corpus.jsonl")
-    seal_folder(saved, read_spec(saved))
+    seal(saved / MANIFEST, read_spec(saved))
     raises(MismatchError, r"another corpus.*grls index", GenerativeRetriever.from_pretrained, saved)
 
 
 def test_another_tokenizer_is_refused(saved: Path, tmp_path: Path) -> None:
     small_tokenizer(write_small(tmp_path / "data"), 60).save_pretrained(saved / "model")
-    seal_folder(saved, read_spec(saved))
+    seal(saved / MANIFEST, read_spec(saved))
     raises(MismatchError, r"another tokenizer.*grls index", GenerativeRetriever.from_pretrained, saved)
 
 
