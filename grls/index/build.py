@@ -26,14 +26,11 @@ from grls.index.base import Segment
 from grls.index.external_sort import (
     SMALLEST_MEMORY,
     Runs,
-    Sequences,
     SortedRun,
     Spill,
-    concatenated,
-    cost,
 )
 from grls.index.registry import BACKENDS, check_backend
-from grls.index.rows import Array, Form, sort_rows
+from grls.index.rows import Array, Form, Sequences, concatenated, cost, sort_rows
 from grls.index.storage import load_index, save_runs, save_stream
 from grls.io.progress import Progress, counted, plural, waiting
 

@@ -12,7 +12,7 @@ node of two levels. Disk beside the index: the tokens once more, 16 bytes a pass
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -23,9 +23,14 @@ import numpy.typing as npt
 
 from grls.index.array import BranchingNodes, node_arrays, node_types
 from grls.index.rows import (
+    COPIES,
+    ROW_BYTES,
     Array,
     Form,
     Ints,
+    Sequences,
+    concatenated,
+    cost,
     gather,
     keys_at,
     pack_offsets,
@@ -82,29 +87,7 @@ class GrowingArray:
             self._stream.close()
 
 
-COPIES = 4
-"""The number of copies of the tokens of a piece in memory while it is sorted."""
-ROW_BYTES = 200
-"""Memory for sorting, in bytes a passage, beside the tokens."""
 _SAMPLE = 512
-
-
-class Sequences(NamedTuple):
-    """Consecutive passages: ``tokens [t]`` concatenated, and ``offsets [n + 1]``, the last of which is t."""
-
-    tokens: Array
-    offsets: Array
-
-
-def concatenated(pieces: Sequence[Sequences]) -> Sequences:
-    shifts = np.cumsum([0, *(len(piece.tokens) for piece in pieces)])
-    offsets = [piece.offsets[1:] + shift for piece, shift in zip(pieces, shifts, strict=False)]
-    return Sequences(np.concatenate([p.tokens for p in pieces]), np.concatenate([[0], *offsets]))
-
-
-def cost(tokens: int, rows: int, width: int) -> int:
-    """Memory for sorting so many tokens of ``width`` bytes in so many rows, in bytes."""
-    return COPIES * width * tokens + ROW_BYTES * rows
 
 
 class SortedRun(NamedTuple):

@@ -7,9 +7,10 @@ together. Every sequence ends in the end token, which occurs nowhere else, so no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,30 @@ _BLOCK = 1 << _SHIFT
 _GATHER_ROWS = 1 << 12
 MAX_LENGTH = (1 << 16) - 1
 """The longest row, in tokens: a state keeps the depth in 16 bits."""
+
+
+COPIES = 4
+"""The number of copies of the tokens of a piece in memory while it is sorted."""
+ROW_BYTES = 200
+"""Memory for sorting, in bytes a passage, beside the tokens."""
+
+
+class Sequences(NamedTuple):
+    """Consecutive passages: ``tokens [t]`` concatenated, and ``offsets [n + 1]``, the last of which is t."""
+
+    tokens: Array
+    offsets: Array
+
+
+def concatenated(pieces: Sequence[Sequences]) -> Sequences:
+    shifts = np.cumsum([0, *(len(piece.tokens) for piece in pieces)])
+    offsets = [piece.offsets[1:] + shift for piece, shift in zip(pieces, shifts, strict=False)]
+    return Sequences(np.concatenate([p.tokens for p in pieces]), np.concatenate([[0], *offsets]))
+
+
+def cost(tokens: int, rows: int, width: int) -> int:
+    """Memory for sorting so many tokens of ``width`` bytes in so many rows, in bytes."""
+    return COPIES * width * tokens + ROW_BYTES * rows
 
 
 class SortedRows(ABC):

@@ -19,14 +19,14 @@ import numpy as np
 from grls.errors import ConfigError, DataError, IndexFormatError, out_of_memory
 from grls.index.array import ArrayIndex
 from grls.index.base import Segment
-from grls.index.external_sort import Runs, Sequences, Spill, merge_runs
+from grls.index.external_sort import Runs, Spill, merge_runs
 from grls.index.files import (
     REBUILD,
     load_arrays,
     refuse_other_origin,
 )
 from grls.index.registry import BACKENDS, BUILT_IN, ROW_ARRAYS
-from grls.index.rows import MAX_LENGTH, Array, Form, Offsets, Rows
+from grls.index.rows import MAX_LENGTH, Array, Form, Offsets, Rows, Sequences
 from grls.io.files import atomic_folder, other_format, read_json
 from grls.io.recipes import VARIABLE, load_plugins
 from grls.io.seal import chosen_verify, seal

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from grls.index.array import ArrayIndex
 from grls.index.build import index_sequences, index_tokens
-from grls.index.external_sort import ROW_BYTES
+from grls.index.rows import ROW_BYTES
 from grls.index.storage import load_index, save_index, save_stream
 
 END = 1
