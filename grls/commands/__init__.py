@@ -5,5 +5,5 @@ The parameters before ``*`` are arguments, those behind it options; the docstrin
 
 ``answer``, ``check``, ``evaluate``, ``experiment``, ``explain``, ``fit``,
 ``fuse``, ``index``, ``opening``, ``propositions`` (and pseudo-queries), ``ralm``,
-``retrieve``, ``search``, ``serve``, ``train``, ``train_biencoder``, ``tune``.
+``retrieve``, ``search``, ``serve``, ``train``, ``tune``.
 """

@@ -5,7 +5,7 @@ stage          candidate
 =============  =========================================================================================
 bm25           ``bm25``
 bm25-hops      ``bm25-hops``: BM25 ranked by hops, where questions have several gold passages, or where
-               passages name each other and there are no questions; without such links after ``base``
+               passages name each other and there are no questions
 base           ``base``: the bi-encoder before any training
 base-hops      ``base-hops``
 dense          ``dense``: the bi-encoder, trained

@@ -1,4 +1,4 @@
-"""Training. The folders have the same file names inside: ``examples`` makes input and target pairs,
+"""Training. A folder has those of these files that it needs: ``examples`` makes input and target pairs,
 ``collate`` tensors, ``data`` is the LightningDataModule, ``module`` the LightningModule, ``loss`` its
 loss, and ``callbacks`` measures on dev. ``biencoder`` and ``reranker`` have ``options`` of their own.
 

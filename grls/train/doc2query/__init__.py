@@ -1,7 +1,7 @@
 """Query generation (doc2query): pseudo-queries for passages without queries.
 
-``data`` holds its training pairs and their LightningDataModule, ``module`` the LightningModule.
+``data`` holds its training pairs and their LightningDataModule.
 ``generate`` (with its ``options``) writes queries for passages and chains, and keeps those that lead back
-to their passage. Tensors and loss come from :mod:`grls.train.riches`, for targets without quotes; the
-measure on dev is the loss.
+to their passage. Tensors come from :mod:`grls.train.riches`, for targets without quotes; the measure on
+dev is the loss.
 """

@@ -3,7 +3,7 @@
 The prior's gain of each allowed token is added to the generator's logit, and the loss is taken over the
 softmax of the sum: a product of experts (Hinton 2002) of which one is fixed. So the generator need not
 learn what a bi-encoder or BM25 knows; it learns where they are wrong. Decode it with the same prior,
-weight and temperature (``grls index hybrid … --options.normalized true``).
+weight and temperature (``grls index hybrid … --hybrid.normalized true``).
 """
 
 from __future__ import annotations
