@@ -124,5 +124,5 @@ def _refuse_unreachable(name: str, kind: str, package: str) -> None:
         reason = first_line(error).rstrip(".") if online else "the hub cannot be reached"
         raise ConfigError(
             f"there is no model {name!r} for the {kind}: it is no folder and no package, and as a hub name "
-            f"it is not in the cache ({reason}). Give a folder, {package} (an installed package), or `none`."
+            f"it is not in the cache ({reason}). Give a folder, or {package} (an installed package)."
         ) from None
