@@ -213,7 +213,7 @@ def _main(words: list[str]) -> int:
         print(_usage(prog, "NAME", verb.names, verb.summary), end="", file=file)
         return 0 if wants_help else 2
     command = Command(verb, prog)
-    return ending.reported(
+    return ending.exit_code_of(
         lambda: command.run(with_recipes(rest)),
         command.saving,
         ["SIGHUP"] if verb.training else ending.SIGNALS,

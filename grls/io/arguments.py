@@ -116,7 +116,7 @@ def options(section: str = "", kw_only: bool = False) -> Callable[[type[Filled]]
 
 
 def checked(call: Call, options: Sequence[type] = ()) -> Call:
-    """A function that checks its arguments first; its ``**options`` are the fields of dataclasses."""
+    """A function that checks and converts its arguments; ``**options`` are the fields of dataclasses."""
 
     @cache
     def kinds() -> _Kinds:

@@ -50,7 +50,9 @@ def unless_unread(run: Callable[[], int]) -> int:
     return 141 if _unread() and not code else code
 
 
-def reported(run: Callable[[], object], saving: Callable[[], str], signals: Sequence[str] = SIGNALS) -> int:
+def exit_code_of(
+    run: Callable[[], object], saving: Callable[[], str], signals: Sequence[str] = SIGNALS
+) -> int:
     """Run a command and report in one line what ended it; returns the exit code.
 
     ``saving`` returns a sentence on how to save memory. A signal that is ignored (``nohup``) or has a
@@ -175,11 +177,10 @@ def quiet() -> None:
             disable_progress_bars()
     for name in ("lightning.pytorch.utilities.rank_zero", "lightning.fabric.utilities.seed"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    # We pass arguments to LightningCLI on purpose, and our data modules resume within an epoch, though their
-    # loaders cannot. A bi-encoder is set to train mode by each batch, and a short training has lines of its
-    # own. The other two warnings concern the inside of Lightning and small machines.
+    # Our data modules resume within an epoch, though their loaders cannot. A bi-encoder is set to train mode
+    # by each batch, and a short training has lines of its own. The other two warnings concern the inside of
+    # Lightning and small machines.
     for message in (
-        "LightningCLI's args parameter",
         "You're resuming from a checkpoint that ended before the epoch ended",
         ".*LeafSpec.* is deprecated",
         ".*does not have many workers.*",

@@ -42,7 +42,7 @@ def test_a_command_reports_a_package_of_an_extra_in_one_line(monkeypatch: Patch,
     def run() -> None:
         import lightning.pytorch  # noqa: F401
 
-    assert ending.reported(run, str) == 1
+    assert ending.exit_code_of(run, str) == 1
     assert capsys.readouterr().err == (
         'error: this needs lightning (not installed): `pip install "grls[train]"`.\n'
     )
@@ -52,4 +52,4 @@ def test_other_imports_that_fail_are_bugs() -> None:
     assert missing(ModuleNotFoundError("no", name="grls.nowhere")) is None
     assert missing(ImportError("cannot import name 'x' from 'lightning'", name="lightning")) is None
     with pytest.raises(ModuleNotFoundError):
-        ending.reported(lambda: __import__("nowhere_at_all"), str)
+        ending.exit_code_of(lambda: __import__("nowhere_at_all"), str)

@@ -418,7 +418,7 @@ def test_a_thread_that_cannot_write_leaves_the_report_to_the_main_thread(
         write()
 
     if printed:
-        raises(OSError, "no room", ending.reported, command, str)
+        raises(OSError, "no room", ending.exit_code_of, command, str)
     else:
-        assert ending.reported(command, str) == 1
+        assert ending.exit_code_of(command, str) == 1
     assert ("Traceback" in capfd.readouterr().err) == printed

@@ -14,7 +14,7 @@ from train_helpers import arguments, callback, logged, same
 
 from grls.cli import main
 from grls.errors import ConfigError
-from grls.train.core.processes import averaged, by_first, gathered, summed, weighed
+from grls.train.core.processes import averaged, by_first, gathered, mean_over_processes, summed
 
 GLOBAL = ["--data.global_batch_size=8", "--trainer.max_epochs=2"]
 """30 examples, 8 a batch: the last one has 6, and three processes have 3, 3 and 2 of 8."""
@@ -60,7 +60,7 @@ def _measure(folder: Path) -> None:
     torch.distributed.init_process_group("gloo")
     rank = torch.distributed.get_rank()
     numbers = [torch.tensor([1.0, 2.0, 6.0]), torch.tensor([11.0])][rank].requires_grad_()
-    mean = weighed(numbers.mean(), len(numbers))
+    mean = mean_over_processes(numbers.mean(), len(numbers))
     mean.backward()
     rows, first = gathered(numbers.detach()[:, None].requires_grad_())
     assert (rows.flatten().tolist(), first) == ([1, 2, 6, 11], [0, 3][rank])

@@ -195,11 +195,10 @@ class PretrainedLM(Pretrained):
     """
 
     def load(self) -> Loaded:
-        from grls.models.load.language import load_language_model, load_writer
+        from grls.models.load.language import load_writer
 
-        name, large = self.name_or_path, large_options(self.attention, self.four_bit)
-        loaded = load_writer(name, "cpu", "float32", large) if large else load_language_model(name, "cpu")
-        model, tokenizer = loaded
+        large = large_options(self.attention, self.four_bit)
+        model, tokenizer = load_writer(self.name_or_path, "cpu", "float32", large)
         if getattr(model.config, "quantization_config", None) is not None and not self.four_bit:
             # The same model without quantization, because a model from a GGUF file cannot be saved.
             fields = model.config.to_dict()

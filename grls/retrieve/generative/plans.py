@@ -42,7 +42,7 @@ _FILTERS = 64
 
 
 class DecodesPlans:
-    """A generator, or one with priors (``DecodesPassages``), whose retrievals join one search."""
+    """A generator, or one with priors (``DecodesPassages``), whose retrievals join one search (serving)."""
 
     has_priors: ClassVar[bool] = False
 

@@ -69,7 +69,7 @@ _TOGETHER = 256
 """Inputs whose passages are tokenised and rescored together."""
 
 
-class GenerativeRetriever(DecodesPlans):
+class GenerativeRetriever(DecodesPlans):  # plans: where queries join a search that runs, in serving
     """Retrieves by decoding passages; its scores are log-probabilities.
 
     It chooses the fastest decoder for the model, the index and the options: :mod:`grls.decode.gpu.search` on

@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 from grls.models.sessions.memory import plain_attention
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
-from grls.train.core.processes import gathered, processes, weighed
+from grls.train.core.processes import gathered, mean_over_processes, processes
 
 
 def false_negatives(keys: Tensor, targets: Tensor, gold: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
             student, share = own_scores.log_softmax(1), self.options.teacher_share
             distilled = F.kl_div(student, teacher.softmax(1), reduction="batchmean")
             mean = (1 - share) * mean + share * distilled
-        return weighed(mean, len(scores))
+        return mean_over_processes(mean, len(scores))
 
 
 GROUP = 8

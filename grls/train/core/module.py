@@ -39,8 +39,8 @@ from grls.train.core.processes import (
     averaged,
     gathered_weights,
     is_first,
+    mean_over_processes,
     summed,
-    weighed,
     whole_weights,
 )
 from grls.train.options import ModelOptions
@@ -269,7 +269,7 @@ class GeneratorModule(TrainingModule):
         if decisions is not None:
             scores = taken_scores(self._head, states[decisions.states], decisions)
             total = total - (scores * decisions.probabilities * decisions.weights[decisions.owners]).sum()
-        return weighed(total / batch.divisor, batch.divisor)
+        return mean_over_processes(total / batch.divisor, batch.divisor)
 
     def configure_optimizers(self) -> Any:
         return self.optimizer_and_schedule(self.options)

@@ -98,7 +98,7 @@ def processes() -> int:
     return distributed.get_world_size() if _has_group() else 1
 
 
-def weighed(mean: Tensor, count: float) -> Tensor:
+def mean_over_processes(mean: Tensor, count: float) -> Tensor:
     """The mean of this process, such that the average over processes is the mean over all examples.
 
     ``mean`` is m_r, a scalar over ``count`` examples, c_r (0 where there are none). All processes must

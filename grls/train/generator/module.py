@@ -23,7 +23,7 @@ from grls.models.load.kinds import is_causal
 from grls.models.sessions.memory import SHORT, agree, attending, configs_of, may_attend_plainly
 from grls.train.core.collate import Batch, Pairs
 from grls.train.core.module import GeneratorModule
-from grls.train.core.processes import largest, weighed
+from grls.train.core.processes import largest, mean_over_processes
 from grls.train.generator.collate import HopBatch, Rescored, TokenTree, TreeBatch, stack
 from grls.train.options import RetrieveModelOptions
 
@@ -97,7 +97,7 @@ class Retrieve(GeneratorModule):
         if rescored is not None:
             logits = self._head.some(states[rescored.states], rescored.tokens)
             odds = logits[:, 0] - logits[:, 1]
-            loss = loss + self.options.rescore_weight * weighed(
+            loss = loss + self.options.rescore_weight * mean_over_processes(
                 rescore_loss(odds, rescored), rescored.hop_count
             )
         return loss

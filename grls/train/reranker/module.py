@@ -31,7 +31,14 @@ from grls.train.biencoder.options import PairOptions
 from grls.train.core.checkpoints import NO_STATE, RunState, check_checkpoint, last_checkpoint
 from grls.train.core.datamodule import copies_of_examples
 from grls.train.core.module import TrainingModule
-from grls.train.core.processes import averaged, by_first, leaving_no_group, processes, summed, weighed
+from grls.train.core.processes import (
+    averaged,
+    by_first,
+    leaving_no_group,
+    mean_over_processes,
+    processes,
+    summed,
+)
 from grls.train.core.trainer import EncoderTrainer, TrainingLines, load_weights
 from grls.train.reranker.options import USUAL_RERANKER, RerankerOptions, RerankHopOptions
 
@@ -153,7 +160,7 @@ class RerankerModule(TrainingModule):
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
     def training_step(self, batch: list[RerankExample], batch_idx: int) -> Tensor:
-        loss = weighed(self.within(self._losses, batch).mean(), len(batch))
+        loss = mean_over_processes(self.within(self._losses, batch).mean(), len(batch))
         self.log("train_loss", averaged(loss), prog_bar=True, batch_size=len(batch))
         return loss
 
@@ -170,7 +177,7 @@ class RerankerModule(TrainingModule):
             pairs = zip(values, batch, strict=True)
             each = [measure(logits, _scores(example)).cpu() for logits, example in pairs]
             mean = torch.stack(each).mean().to(self.device)
-            self.log(name, averaged(weighed(mean, len(batch))), sync_dist=True, batch_size=size)
+            self.log(name, averaged(mean_over_processes(mean, len(batch))), sync_dist=True, batch_size=size)
 
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.AdamW(self.model.parameters(), lr=self._learning_rate)

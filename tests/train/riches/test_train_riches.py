@@ -160,7 +160,7 @@ def test_quantized_weights_become_plain_ones(
     """A model from a GGUF file carries a quantization_config, with which it cannot be saved."""
     loaded = load_language_model(str(causal), "cpu")
     loaded.model.config.quantization_config = {"quant_method": "gguf"}
-    monkeypatch.setattr("grls.models.load.language.load_language_model", lambda name, device: loaded)
+    monkeypatch.setattr("grls.models.load.language.load_writer", lambda *_: loaded)
     model, tokenizer = PretrainedLM("x.gguf").load()
     assert getattr(model.config, "quantization_config", None) is None
     assert tokenizer.pad_token_id == tokenizer.eos_token_id
