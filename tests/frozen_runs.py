@@ -369,7 +369,7 @@ def explain(place: Place) -> Any:
     output = place.folder / "runs" / "explain-all"
     called("explain", "all", *base, f"--output={output}", "--search.beams=2", "--k=1")
     summary = json.loads(Path(f"{output}.json").read_text())
-    return {**found, "all": [summary[key] for key in ("verdicts", "left", "pruned_left", "sufficient")]}
+    return {**found, "all": [summary[key] for key in ("verdicts", "left", "sufficient")]}
 
 
 def facts(e: dict[str, Any]) -> dict[str, Any]:

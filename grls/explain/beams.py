@@ -39,8 +39,6 @@ MOST_STEPS = 256
 """Steps of a search that are listed."""
 LISTED = 24
 """Candidates of a step that are listed, where nothing says how many."""
-MOST_LISTED = 64
-"""Candidates of a step that can be listed."""
 
 
 class TracedBeam(NamedTuple):
@@ -157,7 +155,7 @@ def trace_beam(
         evidence: Ids of the passages of the hops before.
         allow: The filter.
         k: Passages to return; None: as many as a hop takes, or 10.
-        most: Candidates of a step that are listed, at most :data:`MOST_LISTED`.
+        most: Candidates of a step that are listed.
     """
     reason = no_beam(retriever)
     if reason is not None:

@@ -426,7 +426,6 @@ def test_what_cannot_be_traced(data: Path, generator: GenerativeRetriever) -> No
     assert no_beam(generator) is None
     assert "decodes no tokens" in str(no_beam(bm25))
     raises(ConfigError, "decodes no tokens", trace_beam, bm25, QUERY)
-    raises(ConfigError, "most must be between", trace_beam, generator, QUERY, most=65)
     raises(DataError, "'no such'", trace_beam, generator, QUERY, ["no such"])
 
 
