@@ -22,12 +22,11 @@ from grls.io.ending import require
 from grls.io.files import folder_for, saying
 from grls.io.recipes import recipe_values
 from grls.models.load.base_models import find_encoder, find_writer
-from grls.models.load.opening import language_source
 from grls.models.option_names import Device, Kind, Similarity
 from grls.retrieve.build import Building
 from grls.train.biencoder.options import BiEncoderOptions, BiEncoderTraining
 from grls.train.core.clock import Meter, TrainingClock
-from grls.train.options import STAGES, read_stage
+from grls.train.options import STAGES, read_stage, suited
 from grls.train.result import TrainingResult
 
 Recipe = TypeVar("Recipe")
@@ -130,7 +129,6 @@ class Generator:
         data = training_data(corpus, queries, gold, dev)
         target = folder_for(output)
 
-        from grls.models.load.opening import open_config
         from grls.train.core.checkpoints import refuse_unfinished
         from grls.train.training import train
 
@@ -161,15 +159,8 @@ class Generator:
                 }
                 if n == 0 and self.layers is not None:
                     settings["model.generator.layers"] = self.layers
-                if named and stage == _TAUGHT and not self._model.causal:
-                    settings["model.freeze_embeddings"] = None
-                if "rescore" in layers:
-                    # Rescoring freezes twelve layers, as in ``rescore.yaml``, and in small models two fifths.
-                    settings["model.freeze_layers"] = 0
-                    if self._model.causal:
-                        source, more = language_source(self._model.name)
-                        depth = self.layers or int(open_config(source, **more).num_hidden_layers)
-                        settings["model.freeze_layers"] = min(12, 2 * depth // 5)
+                if named and stage == _TAUGHT:
+                    settings |= suited(self._model, layers, self.layers)
                 if teacher_folder is not None:
                     settings["data.teacher"] = teacher_folder
                 for option, value in options.items():

@@ -389,7 +389,7 @@ class FitStages:
         return ["dense"] if "dense" in systems else ["base"] if "base" in systems else []
 
     def _train_writer(self, steps: int, resume: bool, seconds: float | None, meter: Meter) -> TrainingResult:
-        from grls.train.options import read_stage
+        from grls.train.options import read_stage, suited
         from grls.train.training import train
 
         data, options, model = self.data, self.options, self.models.generator
@@ -420,8 +420,7 @@ class FitStages:
         if data.short:
             recipes.append("rescore")
             given |= {"data.rescore.retrievers": [*teachers, BM25], "recall.rescore": BEAMS}
-            if not model.causal or model.source != "package":
-                given["model.freeze_layers"] = 0  # the recipe's are those of the packaged model
+        given |= suited(model, recipes)
         return train(read_stage("chains", recipes, given), TrainingClock("chains", seconds, meter))
 
     def _trained(

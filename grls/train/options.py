@@ -27,7 +27,9 @@ from grls.io.arguments import (
     options,
 )
 from grls.io.recipes import recipe_values
+from grls.models.load.base_models import BaseModel
 from grls.models.load.generators import GeneratorSpec
+from grls.models.load.opening import language_source, open_config
 from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.train.doc2query.options import PassagesRead
 
@@ -630,6 +632,18 @@ class QueryStage(TrainingStage):
 STAGES: dict[str, type[TrainingStage]] = {
     stage.name: stage for stage in (MemoriseStage, RetrieveStage, ChainStage, RichesStage, QueryStage)
 }
+
+
+def suited(model: BaseModel, recipes: Sequence[str], layers: int | None = None) -> dict[str, Any]:
+    """What recipes of chains, made for the packaged model, set for another; ``layers``: its first alone."""
+    settings: dict[str, Any] = {} if model.causal else {"model.freeze_embeddings": None}
+    if "rescore" in recipes:  # it freezes twelve layers, in small models two fifths
+        frozen = 0
+        if model.causal:
+            source, more = language_source(model.name)
+            frozen = min(12, 2 * (layers or int(open_config(source, **more).num_hidden_layers)) // 5)
+        settings["model.freeze_layers"] = frozen
+    return settings
 
 
 def read_stage(

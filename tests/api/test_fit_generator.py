@@ -18,8 +18,10 @@ from grls.api.training import BIENCODER_RECIPES, GENERATOR_RECIPES
 from grls.data.dataset import read_split
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.recipes import recipe_values
+from grls.models.load.base_models import find_writer
 from grls.retrieve.registry import index_seconds
 from grls.train.core.clock import TrainingClock, TrainingStep
+from grls.train.options import suited
 
 FAST = {
     "trainer.max_epochs": 1, "trainer.limit_train_batches": 2, "trainer.accelerator": "cpu",
@@ -69,6 +71,15 @@ def test_recipes_for_both_kinds_of_models(root: Path, tmp_path: Path, model: str
     assert trained.results["chains"].steps == 2
     made = trained.index(root / "data", tmp_path / "retriever", device="cpu", form="whole", passage=32)
     assert len(made.search("is the lynx calm ?", k=3)) == 3
+
+
+def test_recipes_suit_the_model(root: Path) -> None:
+    causal, other = find_writer(str(root / "llama")), find_writer(str(root / "t5"))
+    rescore = GENERATOR_RECIPES["rescore"]["chains"]
+    frozen = [suited(causal, rescore, layers) for layers in (None, 10, 40)]
+    assert frozen == [{"model.freeze_layers": layers} for layers in (0, 4, 12)]
+    assert suited(other, rescore) == {"model.freeze_embeddings": None, "model.freeze_layers": 0}
+    assert suited(causal, ["chains"]) == {}
 
 
 def test_the_stages_of_the_paper(root: Path, tmp_path: Path) -> None:
