@@ -39,7 +39,7 @@ from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.registry import BM25, Opening, load_retriever
 from grls.retrieve.run import RetrieverRun
 from grls.retrieve.spec import Member, write_link
-from grls.runs.comparable import QuerySet, save_for
+from grls.runs.portions import fingerprint_queries, save_retrieved
 from grls.runs.run import Run
 from grls.tune.search import best, weight_grid
 
@@ -244,8 +244,18 @@ class FitCandidates:
         return gold
 
     def _save(self, run: Run, gold: JudgedQueries, system: System) -> None:
-        queries = QuerySet(self.data, gold.split, self.corpus, gold.queries)
-        save_for(run, str(self.run_file(gold.split, system.folder).with_suffix("")), queries)
+        assert run.info is not None
+        info = replace(
+            run.info,
+            corpus=self.corpus.fingerprint,
+            queries=fingerprint_queries(gold.queries),
+            data=self.data,
+            split=gold.split,
+            limit=None,
+        )
+        results = list(run.retrieved(query.id for query in gold.queries))
+        output = self.run_file(gold.split, system.folder).with_suffix("")
+        save_retrieved(str(output), gold.queries, self.corpus, results, info)
 
     def fuse(self, names: Sequence[str]) -> list[System]:
         """Fuse every two of some systems, and all of them.
