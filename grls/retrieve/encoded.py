@@ -39,7 +39,7 @@ from grls.index.rows import Array
 from grls.io.arguments import short_repr
 from grls.io.files import atomic_folder, note_mapped, temporary
 from grls.io.progress import Progress, counted
-from grls.io.seal import CHECKED_BYTES, seal
+from grls.io.seal import CHECKED_BYTES, chosen_verify, seal
 from grls.io.timing import PartTimer, report_step
 from grls.models.base import Floats
 from grls.models.sentence_model import COSINE, DOT, library_type
@@ -386,6 +386,10 @@ class EncodedRetriever(ABC):
             raise DataError(
                 f"dimension is {dimension!r}, and the model here encodes in {encoder.dimension}; {REBUILD}",
                 file,
+            )
+        if chosen_verify(opening.verify) is not False and encoder.fingerprint() != spec["model"]:
+            raise MismatchError(
+                f"{folder}: the embeddings were made with another model than this one; {REBUILD}"
             )
         encoder.to(opening.device, opening.precision)
         rows = folder / cls.file

@@ -141,6 +141,13 @@ def test_what_does_not_belong_together_is_refused(
         DenseRetriever(retriever.encoder, corpus, retriever.rows[:-1])
 
 
+def test_a_file_that_changes_how_the_model_encodes_is_refused(saved: Path) -> None:
+    (saved / "model" / "special_tokens_map.json").write_text('{"cls_token": "[SEP]"}')
+    opening = Opening(device="cpu")
+    raises(MismatchError, "another model.*grls index", DenseRetriever.open, saved, read_spec(saved), opening)
+    DenseRetriever.from_pretrained(saved, "cpu", verify=False)
+
+
 def test_damaged_embeddings_are_refused(saved: Path) -> None:
     file = saved / DenseRetriever.file
     rows = np.load(file)
