@@ -46,7 +46,7 @@ def serve(
         folder: Retriever folders of any kind, or name=folder. The first one answers requests that name
             none.
         host: Address to listen at. The default is reached from this machine alone.
-        port: _Port to listen at.
+        port: Port to listen at.
         server: File of YAML or JSON with the options of the server: limits, access (keys, host names) and
             answer (a language model). The guide lists them.
         mcp: Offer search, fetch, hops and retrievers as tools of an agent (Model Context Protocol; needs the
