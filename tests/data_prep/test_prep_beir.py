@@ -128,7 +128,7 @@ def test_malformed_pairs_are_refused(pair, tmp_path, capsys, file, record, expec
 def test_help_explains_every_option_and_no_source_is_refused(tmp_path, capsys):
     with pytest.raises(SystemExit):
         run(prepare, "--help")
-    assert "Key of a query's list of gold passage ids." in " ".join(capsys.readouterr().out.split())
+    assert "With --corpus_file: JSONL with one query a line." in " ".join(capsys.readouterr().out.split())
     assert "expected --raw, or --corpus_file and --queries_file." in fails(prepare, capsys, "--out", tmp_path)
 
 
