@@ -1,4 +1,4 @@
-"""Does the missing shards of a plan, in this process or by workers of a Ray cluster (a stage of Ray Data).
+"""Does the missing shards of a plan by workers of a Ray cluster (a stage of Ray Data).
 
 A worker that dies is started again with its shard. An error of grls in a worker ends the command with the
 same text as in one process.
@@ -14,17 +14,16 @@ import socket
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
-from grls.cluster.plan import Done, Maker, Shard, ShardPlan, Work, held_shards
+from grls.cluster.plan import Maker, Shard, ShardPlan, Work
 from grls.errors import ConfigError, GrlsError, Option
 from grls.io.ending import require
-from grls.io.progress import Progress
 
 RESTARTS = 3
 """Most times that a shard is done again after its worker has died."""
@@ -32,59 +31,6 @@ _SECONDS = 5.0
 """Seconds within which an address must answer."""
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow")
 """Packages whose versions are compared, since results depend on them."""
-
-
-Reporting = Callable[[Callable[[int], object]], AbstractContextManager[None]]
-"""A context in which a function is called with the number of items after each batch of a shard."""
-
-
-def done_by_workers(
-    plan: ShardPlan, make: Maker, workers: Workers, label: str, unit: str, reporting: Reporting | None = None
-) -> list[Done]:
-    """Do the missing shards of a plan and gather all, with a progress bar.
-
-    ``make`` opens models and files of the work, once a worker. ``reporting`` reports the progress within a
-    shard of this process.
-    """
-    missing = plan.begin()
-    before = plan.items - sum(shard.end - shard.first for shard in missing)
-    with Progress(plan.items, label, unit, before) as bar:
-        if missing and workers.address is None:
-            work = make()
-            for shard in missing:
-                with reporting(bar.update) if reporting else nullcontext():
-                    plan.do(shard, work)
-                if reporting is None:
-                    bar.update(shard.end - shard.first)
-        elif missing:
-            with Cluster.opened(workers) as cluster:
-                cluster.check(plan.folder)
-                for count in cluster.do(plan, missing, make):
-                    bar.update(count)
-    return plan.gather()
-
-
-@contextmanager
-def done_shards(
-    output: str | Path,
-    settings: dict[str, Any],
-    items: int,
-    size: int,
-    make: Maker,
-    workers: Workers,
-    label: str,
-    unit: str,
-    replaces: bool = False,
-    reporting: Reporting | None = None,
-) -> Iterator[list[Done]]:
-    """Do items in shards that stand beside an output; the block makes the output of them.
-
-    A killed run does only the missing shards; one of other settings is refused, or replaced. A second run
-    at the same time is refused.
-    """
-    with held_shards(output) as folder:
-        plan = ShardPlan(folder, settings, items, size, replaces)
-        yield done_by_workers(plan, make, workers, label, unit, reporting)
 
 
 class Cluster:

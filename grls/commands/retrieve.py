@@ -12,7 +12,7 @@ from typing import Any
 
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions, Workers, workers_of
 from grls.cluster.plan import Shard, Work, refuse_other_reading, seen_elsewhere
-from grls.cluster.workers import done_shards
+from grls.cluster.shards import done_shards
 from grls.data.dataset import own_corpus, passage_queries, read_queries, read_split
 from grls.data.filter_options import FilterOptions
 from grls.data.filters import filters_of

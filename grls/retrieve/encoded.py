@@ -28,7 +28,7 @@ from safetensors import SafetensorError, safe_open
 
 from grls.cluster.options import USUAL_WORKERS, Workers
 from grls.cluster.plan import Shard, Work, refuse_other_reading, seen_elsewhere
-from grls.cluster.workers import done_shards
+from grls.cluster.shards import done_shards
 from grls.data.codec import CUT_QUERIES
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Numbers

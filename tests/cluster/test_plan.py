@@ -9,7 +9,7 @@ import pytest
 
 from grls.cluster.options import Workers
 from grls.cluster.plan import Shard, ShardPlan
-from grls.cluster.workers import done_by_workers
+from grls.cluster.shards import done_by_workers
 from grls.errors import DataError, MismatchError
 
 

@@ -14,7 +14,7 @@ from failing import fails
 from small_data import contents, tiny_bert
 
 from grls.cli import main
-from grls.cluster import workers
+from grls.cluster import shards, workers
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
 from grls.errors import ConfigError
 from grls.index.options import IndexOptions
@@ -48,12 +48,12 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     mark = tmp_path / "mark"
 
     def killing() -> None:
-        real = workers.done_by_workers
+        real = shards.done_by_workers
 
-        def killed_once(shards: Any, make: Any, *rest: Any) -> Any:
-            return real(shards, dying.DyingMaker(make, 1, str(mark)), *rest)
+        def killed_once(plan: Any, make: Any, *rest: Any) -> Any:
+            return real(plan, dying.DyingMaker(make, 1, str(mark)), *rest)
 
-        monkeypatch.setattr(workers, "done_by_workers", killed_once)
+        monkeypatch.setattr(shards, "done_by_workers", killed_once)
 
     yield killing
     assert mark.exists()

@@ -9,7 +9,7 @@ from encoder_models import tiny_splade
 from failing import fails
 from small_data import contents
 
-from grls.cluster import workers
+from grls.cluster import shards
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
 from grls.cluster.plan import held_shards, shards_folder
 from grls.errors import WriteError
@@ -42,17 +42,17 @@ def test_the_first_run_ends_though_a_second_one_comes(
     model, data = str(tiny_splade(tmp_path / "model")), str(kinds / "data")
     how = Building(f"{tmp_path}/out", "sparse", device="cpu")
     build(model, data, replace(how, output=f"{tmp_path}/alone"))
-    real, refused = workers.done_by_workers, []
+    real, refused = shards.done_by_workers, []
 
     def again(*work: Any) -> Any:
-        monkeypatch.setattr(workers, "done_by_workers", real)
+        monkeypatch.setattr(shards, "done_by_workers", real)
         done = real(*work)
         with pytest.raises(WriteError, match=REFUSED) as error:
             build(model, data, how)
         refused.append(error.value)
         return done
 
-    monkeypatch.setattr(workers, "done_by_workers", again)
+    monkeypatch.setattr(shards, "done_by_workers", again)
     build(model, data, how)
     assert len(refused) == 1
     assert contents(tmp_path / "alone") == contents(tmp_path / "out")

@@ -19,7 +19,7 @@ import torch
 
 from grls.cluster.options import Workers
 from grls.cluster.plan import Work, refuse_other_reading, seen_elsewhere
-from grls.cluster.workers import done_shards
+from grls.cluster.shards import done_shards
 from grls.data.codec import (
     LIMITS,
     Codec,
