@@ -259,7 +259,7 @@ ALONE = "--data.teacher=null"
 SHORT = ("--trainer.max_steps=-1", "--trainer.val_check_interval=1.0")
 BESIDE = (CAUSAL, "--data.prior.retrievers=[bm25]", *SHORT)
 HOPS = (CAUSAL, ALONE, "--data.mix.size=8")
-RESCORE = (CAUSAL, ALONE, "--data.teacher_share=0", "--data.rescore.retrievers=[bm25]", *SHORT)
+RESCORE = (CAUSAL, ALONE, "--data.rescore.retrievers=[bm25]", *SHORT)
 QUOTES = (*SHORT, "--quotes.limit=2", "--quotes.max_new_tokens=6", "--quotes.beams=2")
 SWAPS: dict[str, tuple[str, ...]] = {
     "riches": QUOTES, "causal": (CAUSAL, ALONE), "spans": (CAUSAL, ALONE), "beside": BESIDE,

@@ -11,6 +11,7 @@ from grls.answer.ralm.options import (
     RerankOptions,
     TaskOptions,
 )
+from grls.io.arguments import Count
 
 
 def ralm(*, rerank: RerankOptions = USUAL_RERANK, **options: Any) -> None:
@@ -49,7 +50,9 @@ def ralm_examples(*, retriever: str, examples: ExampleOptions = USUAL_EXAMPLES, 
     collect_examples(reader, texts, {**settings, "rerank": "none", **recorded}, asked.output, **recorded)
 
 
-def ralm_generate(*, rerank: RerankOptions = USUAL_RERANK, max_new_tokens: int = 64, **options: Any) -> None:
+def ralm_generate(
+    *, rerank: RerankOptions = USUAL_RERANK, max_new_tokens: Count = 64, **options: Any
+) -> None:
     """Write on from texts with retrieved documents.
 
     Writes OUTPUT.texts.jsonl, a line a text. A killed run resumes when it is called again

@@ -63,8 +63,8 @@ class TrainerOptions:
         val_check_interval: Batches from one measurement on dev to the next, or a share of an epoch.
         log_every_n_steps: Steps between two logged losses.
         enable_progress_bar: Show a bar in a terminal.
-        callbacks: Callbacks of Lightning, or of yours: class -> its arguments, such as
-            {lightning.pytorch.callbacks.EMAWeightAveraging: {decay: 0.99}}.
+        callbacks: Callbacks of Lightning, or of yours (``module.Class``): class -> its arguments, such as
+            {EMAWeightAveraging: {decay: 0.99}}.
         more: Further arguments of Lightning's trainer, such as {max_time: "00:08:00:00"}.
     """
 
@@ -73,18 +73,25 @@ class TrainerOptions:
     precision: Precision | None = None
     accelerator: str = "auto"
     devices: int | str = "auto"
-    num_nodes: int = 1
+    num_nodes: Count = 1
     strategy: str = "auto"
-    accumulate_grad_batches: int = 1
+    accumulate_grad_batches: Count = 1
     gradient_clip_val: float | None = None
     limit_train_batches: int | float | None = None
     limit_val_batches: int | float | None = None
-    check_val_every_n_epoch: int | None = 1
+    check_val_every_n_epoch: Count | None = 1
     val_check_interval: int | float | None = None
-    log_every_n_steps: int = 50
+    log_every_n_steps: Count = 50
     enable_progress_bar: bool = True
     callbacks: dict[str, dict[str, Any]] = field(default_factory=dict)
     more: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in self.more:
+            if name in vars(self):
+                raise ConfigError(f"{Option('trainer.more')}: {name} is {Option(f'trainer.{name}')}.")
+            if name in ("plugins", "default_root_dir"):
+                raise ConfigError(f"{Option('trainer.more')}: {name} is set by grls: leave it out.")
 
 
 @options("checkpoint")
@@ -406,7 +413,7 @@ class RetrieveDataOptions(GeneratorDataOptions):
     mix: Mix = field(default_factory=Mix)
     by_hop: bool = False
     teacher: str | None = None
-    teacher_share: Share = 0.5
+    teacher_share: PositiveShare = 0.5
     branches: NonNegativeInt = 0
     prior: LearnBeside | None = None
     spans: WriteSpans | None = None

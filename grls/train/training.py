@@ -25,9 +25,9 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-from grls.errors import ConfigError, Option
+from grls.errors import ConfigError, GrlsError, Option, out_of_memory
 from grls.io.ending import quiet
-from grls.io.files import refuse_foreign, refuse_unwritable
+from grls.io.files import is_write_failure, refuse_foreign, refuse_unwritable
 from grls.train.core.checkpoints import (
     AtomicCheckpointIO,
     BestCheckpoint,
@@ -51,6 +51,7 @@ from grls.train.riches.callbacks import QuoteRecall
 from grls.train.riches.data import InterlacedData
 
 _UNFIT = {
+    "BackboneFinetuning": f"needs a module with a `backbone`: set {Option('model.freeze_encoder', True)}.",
     "BatchSizeFinder": f"tries several sizes of batches, but a run has one: set {Option('data.batch_size')}.",
     "StochasticWeightAveraging": "changes the weights after the last measurement on dev, which chooses the "
     f"model: take EMAWeightAveraging, or set {Option('checkpoint.monitor', None)}.",
@@ -90,16 +91,18 @@ def train(options: TrainingStage, clock: TrainingClock | None = None) -> Trainin
         make_module, make_data = PARTS[options.name]
         module, data = make_module(options.model), make_data(options.data)
         module.state = state
-        folder: dict[str, Any] = {"dirpath": output / "checkpoints", "enable_version_counter": False}
-        best = BestCheckpoint(**folder, filename="best", **vars(options.checkpoint))
-        last = ModelCheckpoint(**folder, filename="last", save_on_train_epoch_end=True, **vars(options.last))
-        # Dev is measured before other callbacks end the measurement: weight averaging puts its weights back.
-        callbacks = [
-            *measures(options), *_callbacks(options), SaveModel(str(output / "model")), GiveBackFreed(),
-            RefuseNaN(), TimeLimit(clock), *([] if clock.meter else [TrainingLines()]), WriteOptions(record),
-            best, last,
-        ]  # fmt: skip
         with _interrupted(clock), _lightning(options.trainer):
+            folder: dict[str, Any] = {"dirpath": output / "checkpoints", "enable_version_counter": False}
+            best = BestCheckpoint(**folder, filename="best", **vars(options.checkpoint))
+            last = ModelCheckpoint(
+                **folder, filename="last", save_on_train_epoch_end=True, **vars(options.last)
+            )
+            # Dev is measured before others end the measurement: weight averaging puts its weights back.
+            callbacks = [
+                *measures(options), *_callbacks(options), SaveModel(str(output / "model")), GiveBackFreed(),
+                RefuseNaN(), TimeLimit(clock), *([] if clock.meter else [TrainingLines()]),
+                WriteOptions(record), best, last,
+            ]  # fmt: skip
             trainer = _trainer(options, callbacks, clock)
             trainer.fit(module, datamodule=data, ckpt_path=resumed)
     score = best.best_model_score
@@ -135,15 +138,18 @@ def _checkpoint(options: TrainingStage, state: RunState) -> str | None:
 def _callbacks(options: TrainingStage) -> list[L.Callback]:
     made: list[L.Callback] = []
     for name, arguments in options.trainer.callbacks.items():
-        kind, short = locate(name), name.rpartition(".")[2]
+        kind = locate(name if "." in name else f"lightning.pytorch.callbacks.{name}")
+        short = name.rpartition(".")[2]
         if not (isinstance(kind, type) and issubclass(kind, L.Callback)):
             raise ConfigError(f"{Option('trainer.callbacks')}: {name} is no callback of Lightning.")
-        if short in _UNFIT and options.checkpoint.monitor is not None:
+        averaged = short == "StochasticWeightAveraging" and options.checkpoint.monitor is None
+        if short in _UNFIT and not averaged:
             raise ConfigError(f"{Option('trainer.callbacks')} {short} {_UNFIT[short]}")
         try:
             made.append(kind(**arguments))
-        except TypeError as error:
-            raise ConfigError(f"{Option('trainer.callbacks')} {name}: {error}.") from error
+        except (MisconfigurationException, TypeError, ValueError) as error:
+            reason = str(error).removesuffix(".")
+            raise ConfigError(f"{Option('trainer.callbacks')} {name}: {reason}.") from error
     return made
 
 
@@ -167,20 +173,24 @@ def _trainer(options: TrainingStage, callbacks: list[L.Callback], clock: Trainin
 
 @contextmanager
 def _lightning(options: TrainerOptions) -> Iterator[None]:
-    """A context in which an error of Lightning about the trainer's options names them."""
+    """A context in which an error of Lightning names the options it is about, or all that were changed."""
     try:
         yield
-    except (MisconfigurationException, TypeError, ValueError) as error:
+    except Exception as error:
         frame = error.__traceback__
         while frame is not None and frame.tb_next is not None:
             frame = frame.tb_next
         where = "" if frame is None else str(frame.tb_frame.f_globals.get("__name__"))
-        if not where.startswith("lightning."):
+        ours = isinstance(error, GrlsError) or is_write_failure(error) or out_of_memory(error)
+        if ours or not where.startswith("lightning."):
             raise
         usual, reason = vars(TrainerOptions()), " ".join(str(error).split()).removesuffix(".")
         changed = {name: value for name, value in vars(options).items() if value != usual[name]}
-        given = [f"{Option(f'trainer.{name}', value)}" for name, value in changed.items()]
-        raise ConfigError(f"Lightning cannot train with {' '.join(given)}: {reason}.") from error
+        words = {"more": [*options.more], "callbacks": [n.rpartition(".")[2] for n in options.callbacks]}
+        meant = [name for name in changed if any(word in reason for word in words.get(name, [name]))]
+        given = [f"{Option(f'trainer.{name}', changed[name])}" for name in meant or changed]
+        told = " ".join(given) or "these options"
+        raise ConfigError(f"Lightning cannot train with {told}: {reason}.") from error
 
 
 @contextmanager

@@ -67,17 +67,29 @@ def refused(capsys: pytest.CaptureFixture[str], stage: str, data: Path, *more: s
         (
             "memorise",
             ["--trainer.more={enable_checkpointing: false}"],
-            '"enable_checkpointing": false}: Trainer was configured',
+            "cannot train with --trainer.more '{\"enable_checkpointing\": false}': Trainer was configured",
         ),
         (
             "memorise",
             ["--trainer.accelerator=abacus"],
-            "--trainer.accelerator abacus --trainer.log_every_n_steps 1",
+            "Lightning cannot train with --trainer.accelerator abacus: ",
         ),
         (
             "memorise",
             [callback(f"{LIGHTNING}.BackboneFinetuning")],
-            "Lightning cannot train with --trainer.max_epochs 3",
+            "--trainer.callbacks BackboneFinetuning needs a module with a `backbone`",
+        ),
+        (
+            "memorise",
+            [callback("EarlyStopping", monitor="dev_loss", mode="foo")],
+            "--trainer.callbacks EarlyStopping: `mode` can be min, max, got foo.",
+        ),
+        ("memorise", ["--trainer.more={max_time: 5}"], '"max_time": 5}'),
+        ("memorise", ["--trainer.more={plugins: []}"], "--trainer.more: plugins is set by grls"),
+        (
+            "memorise",
+            ["--trainer.more={callbacks: []}"],
+            "--trainer.more: callbacks is --trainer.callbacks",
         ),
         (
             "memorise",

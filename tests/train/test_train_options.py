@@ -9,7 +9,11 @@ import pytest
 from failing import refuses
 from train_helpers import arguments, train
 
+from grls.errors import ConfigError
+from grls.train.core.checkpoints import RunState
 from grls.train.options import STAGES, as_record, read_stage
+
+GIVEN = {"model.generator": "Pretrained", "model.generator.name_or_path": "t5", "data.data": "d"}
 
 
 @pytest.mark.parametrize(
@@ -44,9 +48,31 @@ def test_what_must_be_given_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(("given", "expected"), [(1, int), ("7", int), (1.0, float), ("0.25", float)])
 def test_a_number_keeps_its_kind(given: Any, expected: type) -> None:
     """One batch is not the whole epoch."""
-    options = {"model.generator": "Pretrained", "model.generator.name_or_path": "t5", "data.data": "d"}
-    read = read_stage("retrieve", (), options | {"trainer.limit_train_batches": given})
+    read = read_stage("retrieve", (), GIVEN | {"trainer.limit_train_batches": given})
     assert type(read.trainer.limit_train_batches) is expected
+
+
+@pytest.mark.parametrize("name", ["accumulate_grad_batches", "num_nodes", "log_every_n_steps"])
+def test_counts_of_lightning_are_above_zero(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"trainer.{name}"):
+        read_stage("retrieve", (), GIVEN | {f"trainer.{name}": 0})
+
+
+def test_a_teacher_has_a_share() -> None:
+    with pytest.raises(ConfigError, match=r"data\.teacher_share"):
+        read_stage("chains", (), GIVEN | {"data.teacher": "bm25", "data.teacher_share": 0})
+
+
+@pytest.mark.parametrize(
+    ("more", "same"), [({"max_time": "00:00:00:09"}, True), ({"overfit_batches": 2}, False)]
+)
+def test_further_options_that_change_the_losses_are_recorded(more: dict[str, Any], same: bool) -> None:
+    """A run whose time was up goes on with more time."""
+    first, second = (
+        RunState.of_options(as_record(read_stage("retrieve", (), GIVEN | {"trainer.more": given})))
+        for given in ({}, more)
+    )
+    assert (first == second) == same
 
 
 @pytest.mark.parametrize("stage", STAGES)

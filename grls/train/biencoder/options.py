@@ -168,7 +168,7 @@ class BiEncoderTraining:
     kind: Kind = "auto"
     train_split: str = "train"
     dev_split: str | None = "dev"
-    max_tokens: int | None = None
+    max_tokens: Count | None = None
     fit: BiEncoderOptions = USUAL_FIT
     negatives: str = "bm25"
     teacher: str | None = None

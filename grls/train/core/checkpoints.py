@@ -41,9 +41,10 @@ Shares of a mix that change from epoch to epoch depend on them, too.
 """
 _TRAINER = (
     "max_epochs", "max_steps", "accumulate_grad_batches", "gradient_clip_val", "limit_train_batches",
-    "precision", "more",
+    "precision",
 )  # fmt: skip
-"""Options of Lightning's trainer that change the losses."""
+_MORE = ("gradient_clip_algorithm", "overfit_batches")
+"""Options of Lightning's trainer, and among its further arguments, that change the losses."""
 
 _UNREADABLE = (
     AttributeError, EOFError, LookupError, OSError, RuntimeError, TypeError, UnpicklingError, ValueError
@@ -72,8 +73,14 @@ class RunState(NamedTuple):
     def of_options(cls, options: Mapping[str, Any]) -> RunState:
         """The state of a stage with these options, as the parser reads them."""
         parts = {name: options[name] for name in ("model", "data")}
-        parts["trainer"] = {name: options["trainer"][name] for name in _TRAINER}
-        return cls(_flat(json.loads(json.dumps(parts, default=str))))
+        trainer = options["trainer"]
+        parts["trainer"] = {name: trainer[name] for name in _TRAINER}
+        whole = {
+            "trainer.callbacks": trainer["callbacks"],
+            "trainer.more": {name: trainer["more"][name] for name in _MORE if name in trainer["more"]},
+        }
+        plain = json.loads(json.dumps([parts, whole], default=str))
+        return cls(_flat(plain[0]) | plain[1])
 
     def refuse_other(self, before: Mapping[str, Any], run: str | Path) -> None:
         """Refuse to resume from the checkpoint ``before`` of a run with other settings or other files."""
