@@ -66,6 +66,11 @@ def test_an_error_about_an_error_keeps_the_options() -> None:
         assert f"{Option('k', 5)!s}" == "--k 5"  # as in the arguments of a log
 
 
+def test_a_long_text_is_cut() -> None:
+    text = str(GrlsError("x" * 20_000))
+    assert "xxx … (12,000 characters left out) … xxx" in text
+
+
 @pytest.mark.parametrize(("verb", "option"), [
     ("fuse a b --output=o", "--fusion.rrf_k"),
     ("index hybrid r --output=o", "--hybrid.empty_weight"),

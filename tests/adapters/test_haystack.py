@@ -125,6 +125,17 @@ def test_a_chain_has_the_hop_of_each_document(searcher: Searcher) -> None:
     assert [document.meta["hop"] for document in chain] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("argument", "value"), [("query", ["a"]), ("filters", 5), ("top_k", 0), ("where", 1)]
+)
+def test_wrong_arguments_of_a_query_are_named(searcher: Searcher, argument: str, value: Any) -> None:
+    component = HaystackRetriever(searcher)
+    with pytest.raises(ConfigError, match=f"HaystackRetriever.run: {argument} must be"):
+        component.run(**{"query": "ponds", argument: value})
+    with pytest.raises(ConfigError, match=f"HaystackRetriever.run: {argument} must be"):
+        asyncio.run(component.run_async(**{"query": "ponds", argument: value}))
+
+
 def test_equal_scores_are_parted_as_in_a_run_file(tied: Searcher) -> None:
     found = HaystackRetriever(tied).run("frogs")["documents"]
     scores = {document.id: document.score for document in found}

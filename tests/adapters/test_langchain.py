@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from grls.api.searcher import Searcher
+from grls.errors import ConfigError
 
 pytest.importorskip("langchain_core", reason="the extra langchain is not installed")
 
@@ -62,6 +63,19 @@ def test_it_is_a_part_of_chains_and_calls_back(searcher: Searcher) -> None:
     chain = LangChainRetriever(searcher=searcher, k=1) | RunnableLambda(lambda docs: docs[0].page_content)
     assert chain.invoke("stone", config={"callbacks": [heard]}) == "stone walls"
     assert ids(heard.found) == ["p4"]
+
+
+def test_bad_input_is_refused(searcher: Searcher) -> None:
+    with pytest.raises(ConfigError, match="LangChainRetriever: searcher must be a Searcher"):
+        LangChainRetriever(searcher="runs/mine")
+    with pytest.raises(ConfigError, match="LangChainRetriever has no argument 'wher'; did you mean where"):
+        LangChainRetriever(searcher=searcher, wher="year<2000")
+    with pytest.raises(ConfigError, match="LangChainRetriever: k must be at least 1"):
+        LangChainRetriever(searcher=searcher, k=0)
+    with pytest.raises(ConfigError, match="k must be a whole number"):
+        LangChainRetriever(searcher=searcher).invoke("stone", k="3")
+    with pytest.raises(ConfigError, match=r"no passage of .* has the metadata field 'yaer'"):
+        LangChainRetriever(searcher=searcher, where="yaer>2000").invoke("stone")
 
 
 def test_a_chain_has_the_hop_of_each_document(searcher: Searcher) -> None:

@@ -4,8 +4,10 @@ import asyncio
 
 import numpy as np
 import pytest
+from failing import raises
 
 from grls.api.searcher import Searcher
+from grls.errors import ConfigError
 
 pytest.importorskip("llama_index.core", reason="the extra llama-index is not installed")
 
@@ -54,6 +56,10 @@ def test_a_query_engine_reads_its_nodes(searcher: Searcher) -> None:
     answer = engine.query("green ponds")
     assert ids(answer.source_nodes) == ["p3", "p1"]
     assert "ponds hold green green water" in str(answer)
+
+
+def test_bad_input_is_refused(searcher: Searcher) -> None:
+    raises(ConfigError, "k must be at least 1", LlamaIndexRetriever, searcher, k=0)
 
 
 def test_a_chain_has_the_hop_of_each_node(searcher: Searcher) -> None:

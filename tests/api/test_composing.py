@@ -348,3 +348,18 @@ def test_errors_name_what_was_written(
         call(grls.BM25(THREE), grls.BM25(THREE, output="kept"))
     assert expected in str(caught.value)
     assert not any(part in str(caught.value) for part in ("--", "/tmp", ".grls.", "../"))
+
+
+def test_errors_name_a_folder_as_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``../idx/bm25`` was read from the folder itself: idx/idx/bm25/corpus.jsonl."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    grls.BM25(THREE, output="../idx/bm25").hops(2, output="../idx/hops")
+    (tmp_path / "idx" / "else").mkdir()
+    for given, corpus in (
+        ("../idx/bm25", "../idx/bm25"),
+        ("../idx/hops", "../idx/bm25"),
+        ("../idx/else/../bm25", "../idx/else/../bm25"),
+    ):
+        told = rf"no passage of {re.escape(corpus)}/corpus\.jsonl"
+        raises(GrlsError, told, load(Path(given)).search, "a", where="y>1")

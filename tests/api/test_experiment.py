@@ -229,3 +229,12 @@ def test_gold_passages_must_be_in_a_corpus_of_a_system(caplog: pytest.LogCapture
 ])  # fmt: skip
 def test_what_are_no_hits_is_refused(hits: list[Any], why: str) -> None:
     raises(DataError, why, grls.experiment, {"one": Fixed(hits)}, QUERIES, GOLD)
+
+
+def test_a_system_answers_every_query() -> None:
+    class Short(Fixed):
+        def search(self, queries: list[str], k: int) -> list[list[Any]]:
+            return super().search(queries, k)[:3]
+
+    with pytest.raises(DataError, match="'one' gave 3 lists of hits for 4 queries"):
+        grls.experiment({"one": Short(GOOD)}, QUERIES, GOLD)

@@ -166,6 +166,15 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(root: Path
         grls.Generator(root / "llama").index(CORPUS, passages=3)
 
 
+def test_models_that_cannot_write(root: Path, tmp_path: Path) -> None:
+    raises(ConfigError, "is an encoder", grls.Generator, root / "bert")
+    raises(ConfigError, "no such folder", grls.Generator, tmp_path / "nothing")
+    with pytest.raises(
+        ConfigError, match=r"layers is for causal language models, and .*t5 is an encoder-decoder"
+    ):
+        grls.Generator(root / "t5", layers=1)
+
+
 def test_a_file_is_a_recipe_over_chains(root: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("trainer:\n  max_steps: 1\n")
@@ -283,3 +292,9 @@ def test_what_no_bi_encoder_is_trained_on_is_refused(bert: Path, data: Path, tmp
     refused(DataError, r"dev: expected a pair \(queries, gold\)", CORPUS, QUERIES, GOLD, {"q": 1})
     refused(DataError, "one training query, of which no dev", CORPUS, ["otter ?"], [["r0"]])
     refused(ConfigError, "negatives must be a Searcher or a path, got 3", data, negatives=3)
+
+
+def test_a_model_that_is_nowhere_is_refused(tmp_path: Path) -> None:
+    raises(ConfigError, "no such folder", grls.BiEncoder, tmp_path / "nothing")
+    with pytest.raises(ConfigError, match="BiEncoder: kind must be one of auto, sentence, st5, got 'splade'"):
+        grls.BiEncoder(tmp_path, kind="splade")  # type: ignore[arg-type]

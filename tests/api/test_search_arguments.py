@@ -171,3 +171,11 @@ def test_a_hit_is_the_tuple_of_before() -> None:
 def test_an_address_is_told_from_a_folder(address: str) -> None:
     """It was "no retriever here"."""
     raises(DataError, "give a folder, or its name on the hub, user/name", grls.load, address)
+
+
+@pytest.mark.parametrize("odd", [pd.NA, pd.DataFrame(), pd.Series(["1", "2"])])
+def test_a_query_of_odd_fields_is_named(odd: Any) -> None:
+    """It ended in "truth value is ambiguous"."""
+    words = grls.BM25(["otters eat fish"])
+    for query in (grls.Query(odd, "otters"), grls.Query("q", odd)):
+        raises(DataError, "query 0.*: its (id|text) must be", words.search, [query])

@@ -11,6 +11,7 @@ import pytest
 import grls
 from grls.api.searcher import Searcher
 from grls.data.types import Query
+from grls.errors import ConfigError, DataError
 from grls.retrieve.hits import with_texts
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import RankedHops, hop_by_hop
@@ -151,3 +152,13 @@ def test_what_is_known_as_a_whole_comes_passage_by_passage(kinds: Path) -> None:
     assert [hop.hit and hop.hit.id for hop in found] == [hit.id for hit in best.hits]
     assert [(hop.last, hop.done) for hop in found[:-1]] == [(False, False)] * (len(found) - 1)
     assert (found[-1].last, found[-1].done, found[-1].score) == (True, best.done, best.score)
+
+
+def test_bad_input(kinds: Path) -> None:
+    searcher = hops_of(kinds / "dense", steps="fixed", max=3)
+    with pytest.raises(ConfigError, match=r"Searcher\.stream: query must be a text or a Query, got"):
+        searcher.stream(["one", "two"])  # type: ignore[arg-type]
+    with pytest.raises(ConfigError):
+        searcher.stream("one", where="year>>")
+    with pytest.raises(DataError, match="empty"):
+        next(searcher.stream(" "))

@@ -133,3 +133,10 @@ def test_the_table_has_mean_and_spread() -> None:
     groups |= {"done_missing": {"done_missing": 0.5}}
     assert list(flat(groups)) == ["set F1", "seen recall@5", "DONE missing"]
     assert "| 60.0 | – |" in table([{"single": {"recall@5": 0.6}}], (0,))
+
+
+def test_unknown_recipes_are_refused() -> None:
+    with pytest.raises(SystemExit, match="unknown recipe 'nowhere'"):
+        main("nowhere")
+    with pytest.raises(SystemExit, match="name at least one seed"):
+        main("ruletaker-paper", ())

@@ -26,6 +26,7 @@ from benchmarks import (
     streams,
 )
 from grls.data.dataset import read_qrels, read_queries
+from grls.errors import ConfigError
 
 SMALL: dict[str, tuple[Callable[[], None], str]] = {
     "index": (lambda: index.main(300, 8, step_passages=60, beams=3), "times slower than array"),
@@ -112,6 +113,13 @@ def test_the_table_of_hybrids_has_every_system(kinds: Path, capsys: pytest.Captu
     assert float(found[0][-1]) == 1.0
     assert all(0 <= float(cell) <= 100 for row in found for cell in row[1:5])
     assert all(float(cell) > 0 for row in found for cell in row[5:])
+
+
+def test_the_rival_of_fixed_length_ids_has_to_be_there(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"decoding_pt.py: no such file; clone .*static-constraint-decoding"
+    ):
+        static.main(tmp_path, 50, 3, 5, (1,), (2,))
 
 
 def test_fixed_length_ids_are_found_as_by_looking_at_all() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from grls.cluster.options import Workers
+from grls.cluster.options import WorkerOptions, Workers, workers_of
 from grls.cluster.plan import Shard, ShardPlan
 from grls.cluster.shards import done_by_workers
-from grls.errors import DataError, MismatchError
+from grls.errors import ConfigError, DataError, MismatchError
 
 
 def counted(shard: Shard, folder: Path) -> dict[str, Any]:
@@ -108,3 +108,16 @@ def test_a_plan_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps([1]), encoding="utf-8")
     with pytest.raises(DataError, match="expected the plan"):
         plan_of(tmp_path).begin()
+
+
+def test_options_that_cannot_work_are_refused() -> None:
+    for wrong in ({"count": 0}, {"shard": 0}, {"cpus": 0}, {"gpus": -1}):
+        with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must be at least"):
+            WorkerOptions(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="no effect without ray"):
+        workers_of(None, WorkerOptions(count=2))
+    for address in ("somewhere", "ray://host:1", "host:", ":1", "host:port"):
+        with pytest.raises(ConfigError, match="expected the address of a Ray cluster"):
+            workers_of(address, WorkerOptions())
+    assert workers_of(None, WorkerOptions()) is None
+    assert workers_of("10.0.0.1:6379", WorkerOptions()) == Workers("10.0.0.1:6379", WorkerOptions())

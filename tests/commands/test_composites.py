@@ -165,3 +165,24 @@ def test_members_of_a_fusion_take_evidence_each_in_its_own_way(kinds: Path) -> N
     (step,) = found_after(FusionRetriever(members, Fusion("rrf")), [query], [evidence], 5)
     rankings = [found_after(one, [query], [evidence], 20)[0].hits for one in members]
     assert step.hits == Fusion("rrf").fuse(rankings, 5)
+
+
+def test_what_ends_by_itself_does_not_hop(kinds: Path, tmp_path: Path, capsys: Capsys) -> None:
+    line = fails(
+        capsys, "index", "hops", str(kinds / "chains"), "--hops.steps=ranked", f"--output={tmp_path / 'o'}"
+    )
+    assert "ends its chains itself" in line
+    assert "make a folder of kind hops of its members." in line
+
+
+def test_an_error_of_a_folder_that_is_not_written_does_not_name_it(
+    kinds: Path, tmp_path: Path, capsys: Capsys
+) -> None:
+    other = tmp_path / "other"
+    Corpus.from_passages([Passage("x", "another corpus")]).write(tmp_path / "corpus.jsonl")
+    assert main(["index", "bm25", f"--corpus={tmp_path}", f"--output={other}"]) == 0
+    for member in (other, tmp_path / "none"):
+        line = fails(
+            capsys, "index", "fusion", f"{kinds / 'bm25'}", f"{member}", f"--output={tmp_path / 'new'}"
+        )
+        assert f"{tmp_path / 'new'}" not in line

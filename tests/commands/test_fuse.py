@@ -168,6 +168,13 @@ def test_a_query_that_a_run_lacks_is_never_dropped(place, capsys, caplog):
     assert read_info("out/e.jsonl").split == "test"
 
 
+def test_queries_of_another_split_are_refused(place, capsys):
+    one = trec("one.trec", {"q-lynx-kind": IDS[:2], "q-otter-calm": IDS[:1]})
+    two = trec("two.trec", {"q-lynx-kind": IDS[2:4]})
+    message = refused(capsys, one, two, "--data", "data", "--split", "test")
+    assert "one.trec: 'q-otter-calm' (1 in all) are not among the 2 queries asked" in message
+
+
 def test_runs_of_other_tools_without_data_give_a_trec_run_alone(place, capsys):
     runs = (trec("one.trec", {"x": ["p", "r"]}), trec("two.trec", {"x": ["s"]}))
     assert fused(*runs) == {"x": ["p", "s"]}
@@ -187,6 +194,16 @@ def test_unknown_passages_and_queries_are_refused(place, capsys):
     strange = (trec("one.trec", {"x": IDS[:1]}), trec("two.trec", {"x": IDS[1:2]}))
     message = refused(capsys, *strange, "--data=data")
     assert "query id 'x' of the results is not in data/queries.jsonl" in message
+
+
+def test_one_run_or_the_same_run_twice_is_no_ensemble(place, capsys, caplog):
+    write("a"), write("b", 1)
+    assert "at least two runs, got ['a.jsonl']" in refused(capsys, "a.jsonl")
+    assert "a.jsonl and a.jsonl are the same run" in refused(capsys, "a.jsonl", "a.jsonl")
+    assert "a.jsonl and ./a.trec are the same run" in refused(capsys, "a.jsonl", "b.jsonl", "./a.trec")
+    write("copy")
+    fused("a.jsonl", "copy.jsonl")
+    assert "a.jsonl and copy.jsonl hold the same results" in caplog.text
 
 
 def test_a_changed_run_and_an_output_over_an_input_are_refused(place, capsys):

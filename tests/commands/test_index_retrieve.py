@@ -70,6 +70,14 @@ def test_an_encoder_of_no_known_kind_is_told_the_option_that_says_it(
     assert "index it with --kind dense" in other
 
 
+def test_a_similarity_names_the_kind_that_takes_it(data: Path, tmp_path: Path, capsys: Capsys) -> None:
+    model, output = str(tiny_bert(tmp_path / "bert")), tmp_path / "r"
+    line = ["index", model, f"--corpus={data}", f"--output={output}", "--similarity=euclidean"]
+    assert "a retriever of kind 'generative' has no --similarity; leave it out" in fails(capsys, *line)
+    assert main([*line, "--kind=dense", "--device=cpu"]) == 0
+    assert DenseRetriever.from_pretrained(output, "cpu").encoder.similarity == "euclidean"
+
+
 def test_single_step(data: Path, dense: Path, tmp_path: Path) -> None:
     found, info = retrieve(data, tmp_path / "o", dense, "--k=4")
     opened = DenseRetriever.from_pretrained(dense, "cpu")

@@ -12,6 +12,7 @@ import pytest
 from biencoder_helpers import options as biencoder_options
 from composite_specs import write_spec
 from encoder_models import tiny_colbert
+from failing import fails
 from fixture_types import Capsys
 from small_data import passages, small_tokenizer, tiny_bert
 from toy_kind import TARGET, ToyRetriever
@@ -20,6 +21,7 @@ from grls.cli import main
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
+from grls.errors import ConfigError
 from grls.retrieve.base import FindsChains
 from grls.retrieve.build import Building
 from grls.retrieve.registry import KINDS, Opening, load_retriever, register
@@ -144,3 +146,17 @@ def test_it_teaches_proposes_and_finds_what_is_near_or_wrong(
     assert proposals.sources[0].temperature == opened.temperature
     mined = [f"--negatives={folder}", "--fit.hard_negatives=2", "--fit.max_steps=1"]
     assert main(biencoder_options(place, tmp_path / "bi", *mined)) == 0
+
+
+def test_what_scores_only_what_it_finds_teaches_nothing(place: Path) -> None:
+    with pytest.raises(ConfigError, match="does not score all passages"):
+        RetrieverTeacher(str(place / "generative"), Corpus.read(place / "data"))
+
+
+def test_hard_negatives_of_another_corpus_are_refused(place: Path, tmp_path: Path, capsys: Capsys) -> None:
+    Corpus.from_passages(passages()[:3]).write(tmp_path / "corpus.jsonl")
+    ToyRetriever.build("none", str(tmp_path), Building(str(tmp_path / "r"), "toy"))
+    wrong = [f"--negatives={tmp_path / 'r'}", "--fit.hard_negatives=2"]
+    asked = biencoder_options(place, tmp_path / "bi", *wrong)
+    assert "the retriever is over another corpus" in fails(capsys, *asked)
+    assert not (tmp_path / "bi").exists()

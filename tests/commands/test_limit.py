@@ -1,9 +1,10 @@
 """``--limit``: the first queries of a split, and what runs and answers of them are scored on."""
 
+import json
 from pathlib import Path
 
 import pytest
-from failing import fails
+from failing import fails, refuses
 from fixture_types import Capsys
 from report_helpers import page_text
 from run_files import info_of
@@ -87,6 +88,22 @@ def test_what_is_fused_or_reported_says_the_part(data: Path) -> None:
     text = page_text(Path(f"{page}.html"))
     assert "data, train, the first 5" in text
     assert "over 5 queries" in text
+
+
+def test_a_limit_that_cannot_work_is_refused(data: Path, capsys: Capsys) -> None:
+    command = ["retrieve", "bm25", f"--data={data}", f"--output={data.parent / 'o'}"]
+    assert "limit must be at least 1, got 0" in fails(capsys, *command, "--limit=0")
+    assert "name one with --split" in fails(capsys, *command, "--limit=2", "--split=null")
+    assert "--limit: expected" in refuses(capsys, *command, "--limit=many")
+    run = retrieved(data, "run", "--limit=2")
+    manifest = data.parent / "run.info.json"
+    for wrong, told in (
+        (0, "at least 1, got 0"),
+        (True, "a whole number, got True"),
+        ("2", "a whole number, got '2'"),
+    ):
+        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "limit": wrong}))
+        assert f"limit must be {told}" in fails(capsys, "evaluate", run, f"--data={data}")
 
 
 def test_bm25_over_the_corpus_takes_its_options(data: Path, capsys: Capsys) -> None:

@@ -387,6 +387,17 @@ def test_descriptions_take_the_place_of_titles(text: str, expected: set[str]) ->
     assert not [name for query in drawn if query for name in corpus.links().in_text(query.text)]
 
 
+def test_without_names_there_is_no_alias(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    untitled = [passage._replace(title="", text=passage.text.lower()) for passage in ALIASES]
+    write_dataset(
+        place / "untitled", Corpus.from_passages(untitled), [Query("q", "Ada")], {"test": {"q": {"ada": 1}}}
+    )
+    command = ["bm25", f"--data={place / 'untitled'}", "--stress=alias,order", f"--output={place / 'x'}"]
+    assert main(["experiment", *command]) == 0
+    assert "--stress alias is left out: no passage has a name." in caplog.text
+    assert "alias" not in (place / "x-stress.csv").read_text()
+
+
 def test_a_table_escapes_what_its_form_reads() -> None:
     rows = ((Cell("a_b & c|d"), Cell("±1 < 2", strong=True)),)
     table = Table("t u", "50% of {x}", ("name", "p_1"), 1, rows, "a note")

@@ -12,7 +12,7 @@ from small_data import small_retriever, write_small
 
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.preparers import PREPARERS
+from grls.data.preparers import PREPARERS, register_preparer
 from grls.errors import ConfigError
 from grls.index.registry import BACKENDS, check_backend
 from grls.io import recipes
@@ -154,6 +154,14 @@ def test_an_installed_package_names_its_module_as_an_entry_point(
     assert "the plugin nowhere_at_all cannot be imported" in caplog.text
 
 
+def test_a_class_that_builds_no_folder_is_said_to(place: Path, monkeypatch: Patch, capsys: Capsys) -> None:
+    """It ended with exit code 0, and there was no folder."""
+    plugin(place, monkeypatch, KIND)
+    line = fails(capsys, *index(place, "idle"))
+    assert "the kind 'idle' (my_plugin:Idle) built no folder" in line
+    assert f"its `build` writes {place / 'r'}" in line
+
+
 def test_a_class_that_lacks_a_part_is_refused_when_it_is_opened(place: Path, monkeypatch: Patch) -> None:
     plugin(place, monkeypatch, KIND)
     (place / "h").mkdir()
@@ -181,3 +189,14 @@ def test_a_data_set_of_a_plugin_is_prepared_by_its_name(
     assert "Number of passages" in capsys.readouterr().out
     assert main([*line, "--cuont=4"]) == 2
     assert "--count" in capsys.readouterr().err
+
+
+def test_the_names_of_data_sets_are_taken_once(place: Path, monkeypatch: Patch, capsys: Capsys) -> None:
+    plugin(place, monkeypatch, PREPARER.replace("NAME", "'nq'"))
+    assert main(["prepare", "other"]) == 2
+    assert "a plugin registers the data set 'nq', a name of grls" in capsys.readouterr().err
+    register_preparer("mine", main, "a set")  # type: ignore[arg-type]
+    register_preparer("mine", main, "a set, again")  # type: ignore[arg-type]
+    raises(ConfigError, "the data set 'mine' is there already", register_preparer, "mine", fails, "another")
+    raises(ConfigError, "prepare must be a function, got 7", register_preparer, "other", 7, "a set")
+    raises(ConfigError, "as one word", register_preparer, "two words", main, "a set")

@@ -3,13 +3,15 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from composite_specs import write_spec
 from failing import fails
 from ralm_helpers import write_model
+from verbs import commands
 
-from grls.cli import main
+from grls.cli import Command, main
 from grls.retrieve.spec import read_spec, update_spec
 
 STORED = {"steps": "dynamic", "max": 2}
@@ -51,6 +53,12 @@ def place(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return tmp_path / "place"
 
 
+def test_every_command_with_hops_is_here() -> None:
+    ours = {name: Command(verb, name) for name, verb in commands().items() if not verb.training}
+    hops = {n for n, one in ours.items() if any(a.dest == "hops.steps" for a in one.parser()._actions)}
+    assert hops == {*COMMANDS, "explain", "search", "tune", "index hops"}  # search: test_search.py
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_single_step_that_is_asked_for_is_taken(place: Path, command: str) -> None:
     if command == "answer dsp":
@@ -80,6 +88,20 @@ def test_other_steps_leave_what_the_folder_stores_of_its_own(place: Path) -> Non
         assert main(["retrieve", "r", "--data=data", "--output=o", "--device=cpu", *given]) == 0
         options = json.loads(Path("o.info.json").read_text())["options"]
         assert (options["hops"], options["done_bias"]) == (hops, bias)
+
+
+@pytest.mark.parametrize(("section", "options", "says"), [
+    ("hops", {"step": "single"}, "hops.step is no option; known are"),
+    ("hops", {"steps": "dynamic", "max": "a"}, "hops: max must be a whole number, got 'a'"),
+    ("search", {"beam": 3}, "search.beam is no option; known are"),
+    ("search", {"beams": [3]}, "search: beams must be a whole number, got [3]"),
+])  # fmt: skip
+def test_a_stored_option_that_cannot_be_is_named(
+    place: Path, capsys: pytest.CaptureFixture[str], section: str, options: dict[str, Any], says: str
+) -> None:
+    update_spec("r", {section: options})
+    error = fails(capsys, "retrieve", "r", "--data=data", "--output=o", "--device=cpu")
+    assert f"r/grls.json: {says}" in error
 
 
 def test_a_single_step_is_explained(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

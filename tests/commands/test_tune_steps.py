@@ -135,6 +135,15 @@ def tuned(data: str, *options: str) -> list[str]:
     return ["tune", "r", f"--data={data}", "--split=train", "--limit=6", "--device=cpu", *GRID, *options]
 
 
+@pytest.mark.parametrize("kind", ["fusion", "hybrid", "rescored"])
+def test_queries_that_may_be_cut_are_cut_in_tuning(kinds_here: Path, kind: str) -> None:
+    write_spec("r", kind, FOLDERS[kind] | {"search": {"truncate_queries": True}})
+    assert main(tuned("long")) == 0
+    assert read_spec("r")["search"]["truncate_queries"] is True
+    given = ["--data=long", "--split=train", "--output=o", "--device=cpu"]
+    assert main(["retrieve", "r", *given]) == 0
+
+
 def test_a_killed_run_does_not_go_on_with_another_search(
     kinds_here: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
@@ -240,6 +249,12 @@ def test_logits_that_are_right_count_alone_and_few_passages_are_enough(
     assert read_spec("r")["weight"] == 9.0
 
 
+def test_of_equal_settings_the_cheapest_is_taken(rescored: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(PairScorer, "logits", lambda _, pairs, *__: np.zeros(len(pairs)))
+    assert main([*TUNE, *RESCORING]) == 0
+    assert {name: read_spec("r")[name] for name in ("passages", "weight")} == {"passages": 3, "weight": 0.0}
+
+
 def test_a_killed_run_reads_no_passage_twice(rescored: Path, monkeypatch: Patch, capsys: Capsys) -> None:
     monkeypatch.setattr("grls.tune.weights._TOGETHER", 4)
     read: list[int] = []
@@ -263,6 +278,18 @@ def test_a_killed_run_reads_no_passage_twice(rescored: Path, monkeypatch: Patch,
     update_spec("r", {name: before.get(name) for name in ("passages", "weight")})
     assert main([*TUNE, *RESCORING]) == 0
     assert read_spec("r") == resumed
+
+
+def test_what_cannot_be_tried_is_refused(rescored: Path, capsys: Capsys) -> None:
+    before = read_spec("r")
+    for option, says in (
+        ("passages=[]", "grid.cross_encoder_passages is empty"),
+        ("passages=[0]", "grid.cross_encoder_passages[0] must be at least 1"),
+        ("weights=[-1]", "grid.cross_encoder_weights[0] must be "),
+        ("weights=[.nan]", "grid.cross_encoder_weights[0] must be "),
+    ):
+        assert says in fails(capsys, *TUNE, f"--grid.cross_encoder_{option}")
+    assert read_spec("r") == before
 
 
 def test_where_hops_are_ranked_the_weight_is_that_of_every_hop(

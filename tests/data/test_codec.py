@@ -148,6 +148,11 @@ def test_a_long_query_is_refused_or_cut_and_what_is_cut_is_named(codec: Codec, c
     assert codec.tokenizer.decode(ids[2:]) in caplog.text
 
 
+@pytest.mark.parametrize("text", ["", "   "])
+def test_an_empty_query_is_refused(codec: Codec, text: str) -> None:
+    raises(DataError, "query 'q1' is empty", codec.queries, ["q0", "q1"], ["is it ?", text])
+
+
 def test_a_tokenizer_without_the_markers_is_refused(data: Path) -> None:
     tokenizer = train_tokenizer(data, 100)
     raises(ConfigError, "<QUESTION>, <EVIDENCE>, <TITLE>, <DONE>", Codec, tokenizer)

@@ -130,6 +130,13 @@ def test_ids_of_one_hash_are_told_apart(monkeypatch):
     assert corpus.numbers(["c", "a", "d", "b"]) == [2, 0, None, 1]
 
 
+@pytest.mark.parametrize("wrong", ["12", "ab", 5, None, [1], ["p1", None]])
+def test_ids_that_are_no_list_of_texts_are_refused(wrong):
+    corpus = Corpus.from_passages(Passage(f"{n}", "x") for n in range(3))
+    raises(ConfigError, r"Corpus\.numbers: ids(\[\d\])? must be a (list of )?text", corpus.numbers, wrong)
+    assert corpus.numbers(np.array(["1", "7"])) == [1, None]
+
+
 @pytest.mark.parametrize("mapped", [False, True])
 @pytest.mark.parametrize("call", ["ids", "passages", "with_metadata", "metadata_of", "select"])
 def test_numbers_of_no_passage_are_refused(call, mapped):
@@ -263,6 +270,11 @@ def test_a_grade_that_no_measure_can_count_is_named_with_file_and_line(tmp_path:
         tmp_path / "test.tsv", ["query-id\tcorpus-id\tscore", "q0\tp0\t1000000", f"q0\tp1\t{grade}"]
     )
     names_fault(f"expected a grade between -1,000,000 and 1,000,000, got {grade}", file, 3, read_qrels, file)
+
+
+def test_qrels_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
+    file = write_jsonl(tmp_path / "test.tsv", ["query-id\tcorpus-id\tscore", b"q\xe9\tp0\t1"])
+    names_fault("expected UTF-8", file, 2, read_qrels, file)
 
 
 def test_qrels_of_beir_are_read(tmp_path: Path) -> None:

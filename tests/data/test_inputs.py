@@ -446,6 +446,29 @@ def test_a_line_of_a_file_is_read_as_a_dict_in_a_list(
             assert of_file == of_list
 
 
+def test_a_line_that_is_no_passage_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "corpus.jsonl"
+    for wrong, why in (
+        ({"text": "what ?"}, "expected '_id' to be a non-empty string, the key is missing"),
+        (
+            {"id": 1.5, "text": "what ?"},
+            "line 1: passage: expected an id that is a text or a whole number, got 1.5",
+        ),
+        (
+            {"id": "a", "body": "what ?"},
+            "line 1: passage has no text: looked for 'text', 'contents'; there are",
+        ),
+        (
+            {"_id": "a", "text": "x", "y": 1, "metadata": {"y": 2}},
+            "line 1: passage: 'y' is a field, and a key of",
+        ),
+    ):
+        file.write_text(json.dumps(wrong))
+        raises(DataError, why, Corpus.read, file)
+    file.write_text('{"id": "a", "text": "x"}\n' * 2)
+    raises(DataError, "line 2: the id 'a' is in line 1 already", Corpus.read, file)
+
+
 @pytest.mark.parametrize(("wrong", "why"), [
     ([], "queries: there is no query"),
     ("what do otters eat?", r"is no file or folder; a list of one text is written \['what"),

@@ -101,6 +101,11 @@ def test_split_keeps_groups_together_and_follows_the_seed():
     assert parts != common.split(items, (0.7, 0.1, 0.2), 4, group=lambda i: i.split("-")[0])
 
 
+@pytest.mark.parametrize("ratios", [(0.5, 0.4), (1.5, -0.5)])
+def test_ratios_must_be_shares(ratios):
+    raises(ConfigError, "add up to 1", common.split, [1, 2], ratios, 0, group=lambda i: i)
+
+
 def test_a_pool_keeps_the_first_text_and_no_order_of_adding():
     pool = common.PassagePool(key=common.plain_words)
     for text in ("Ice, cold  ice", "ice cold ice", "water"):
@@ -112,6 +117,17 @@ def test_a_pool_keeps_the_first_text_and_no_order_of_adding():
         for text in texts:
             pool.add(text)
     assert pools[0].passages() == pools[1].passages()
+
+
+@pytest.mark.parametrize("value", [None, "", "  ", 3, ["a"]])
+def test_field_refuses_other_values(tmp_path, value):
+    with pytest.raises(DataError, match=r"f, line 7: expected 'k' to be a non-empty str, got"):
+        common.field({"k": value}, "k", str, tmp_path / "f", 7)
+
+
+def test_field_takes_false_and_zero(tmp_path):
+    assert common.field({"k": False}, "k", bool, tmp_path, 1) is False
+    assert common.field({"k": 0}, "k", int, tmp_path, 1) == 0
 
 
 @pytest.mark.parametrize(("cause", "code", "line"), [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from prep_helpers import contents, load
+from prep_helpers import contents, fails, load
 
 from data_prep.ruletaker import identifier, prepare, proofs_by_goal, render, render_query
 from data_prep.theory import TheoryOptions
@@ -149,3 +149,18 @@ def test_defaults_and_what_is_printed(tmp_path, capsys):
     assert "840 passages" in printed
     assert "588 train, 60 dev, 150 test" in printed
     assert "of the test queries have premises and goal that training asks about another subject" in printed
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    (["--train", 100_000], "queries, 100210 were asked for"),
+    (["--theory.rules", 1000], "20 predicates allow 380 rules with 1 premise(s), 1000 were asked for"),
+    (["--theory.conjunction_rate", 1.5], "--theory.conjunction_rate must be between 0 and 1"),
+    (["--theory.subjects", 1], "--theory.subjects must be at least 2"),
+    (["--theory.relations", 10_000], "39 subjects allow 234 relations, 10000 were asked for"),
+    (["--theory.named_rate", 2], "--theory.named_rate must be between 0 and 1"),
+    (["--theory.rules", -3], "--theory.rules must be at least 0"),
+    (["--theory.max_depth", 0], "--theory.max_depth must be at least 1"),
+    (["--test", -1], "--test must be at least 0"),
+])  # fmt: skip
+def test_options_that_cannot_work(tmp_path, capsys, options, expected):
+    assert expected in fails(prepare, capsys, "--out", tmp_path / "out", *options)

@@ -86,3 +86,12 @@ def test_a_damaged_record_is_named(tmp_path, capsys, changes, complaint):
     text = fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out")
     assert complaint in text
     assert str(raw / "train.json") in text
+
+
+@pytest.mark.parametrize(("options", "complaint"), [
+    (("--sample", "51"), "--sample 51: expected a number from 1 to 50"),
+    (("--ratios", "[0.5, 0.5]"), "expected three ratios"),
+])  # fmt: skip
+def test_options_that_cannot_be(tmp_path, capsys, options, complaint):
+    raw = write(tmp_path / "raw", train=TRAIN)
+    assert complaint in fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out", *options)

@@ -14,6 +14,7 @@ from grls.decode.beam import Decoder
 from grls.decode.fast import FastDecoder
 from grls.decode.gpu.search import DeviceDecoder
 from grls.decode.slots import SlotRun
+from grls.errors import ConfigError
 from grls.index.build import index_sequences
 from grls.models.base import alike
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
@@ -43,6 +44,19 @@ def test_the_fast_search_finds_what_the_plain_one_finds(
     kind: Any, search: dict[str, Any], model: tuple[str, int]
 ) -> None:
     finds_the_same(search, GENERATORS[model], TREES[model], kind)
+
+
+@pytest.mark.parametrize("kind", [Decoder, FastDecoder, DeviceDecoder])
+def test_a_normalizer_that_is_no_number_is_refused(kind: Any) -> None:
+    """The damaged token is none that may be written, so only the sum over the vocabulary knows of it."""
+    model = small_t5(0, tie=False)
+    generator = Seq2SeqGenerator(model)
+    found = plant(generator)
+    index = index_sequences([np.array([t, u, END]) for t in (3, 4) for u in (5, 6)], END)
+    model.get_output_embeddings().weight.data[9] = float("nan")
+    decoder = kind(generator if kind is Decoder else found, index, 2, "full")
+    with pytest.raises(ConfigError, match="not numbers"):
+        decoder.search(queries(1))
 
 
 def test_a_forced_stretch_is_fed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +110,11 @@ def test_a_long_input_is_read_apart_from_short_ones(
     assert read == [3, 9]  # of 200, 64 and 64 tokens, then what is left: padding at most doubles
     for hits, expected in zip(found, Decoder(plain(model), index, 3).search(inputs), strict=True):
         assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected], abs=1e-4)
+
+
+def test_wrong_k_is_refused() -> None:
+    with pytest.raises(ConfigError, match="k must be between 1 and the beam width 5, got 6"):
+        FastDecoder(TREES["t5", 0], index_sequences([], END)).search(queries(1), k=6)
 
 
 def test_no_queries_and_no_passages() -> None:

@@ -16,6 +16,7 @@ from grls.decode.gpu.search import DeviceDecoder
 from grls.decode.prior import LEAST, Fixed, Prior, Ranges, WeightedPrior
 from grls.decode.scope import Scope
 from grls.decode.score_all import score_all, score_rows
+from grls.errors import ConfigError
 from grls.index.build import index_sequences
 from grls.index.subset import Subset
 from grls.index.union import UnionIndex
@@ -264,3 +265,14 @@ def test_the_walk_equals_scoring_passage_by_passage(block: int) -> None:
         assert np.exp(scores).sum() == pytest.approx(1.0, abs=1e-5)
         expected = score_all(GENERATOR, index, queries(1)[0])
         assert scores[index.rows.row_of.astype(int)] == pytest.approx(expected, abs=1e-4)
+
+
+def test_what_cannot_be_a_prior_is_refused() -> None:
+    index = index_sequences([np.array(row) for row in ROWS], END)
+    decoder = FastDecoder(TREES, index)
+    table = weights(1, 2, len(ROWS))
+    with pytest.raises(ValueError, match="2 queries and 7 passages"):
+        decoder.search(queries(2), prior=prior_of((table[:, :3], 1.0)))
+    for wrong in (np.nan, np.inf):
+        with pytest.raises(ConfigError, match="not numbers"):
+            decoder.search(queries(2), prior=prior_of((np.full_like(table, wrong), 1.0)))

@@ -230,6 +230,13 @@ def test_without_training_qrels_there_is_no_seen_split(tmp_path):
     assert "seen_unseen" not in evaluate_run(tmp_path / "run", data)
 
 
+def test_no_cutoff_and_no_such_split_are_refused(tmp_path):
+    data = dataset(tmp_path / "data")
+    write_run(tmp_path / "run", {"q1": [Hit("f1", 0.0)]})
+    raises(ConfigError, "cut-offs", evaluate_run, tmp_path / "run", data, ks=())
+    raises(DataError, r"nodev\.tsv: no such file", evaluate_run, tmp_path / "run", data, split="nodev")
+
+
 def test_the_report_prints_as_an_aligned_table():
     report = {
         "split": "test",

@@ -85,6 +85,12 @@ def test_what_is_no_share_or_cannot_be_computed_from_any_ids_is_refused(name, pr
     raises(ConfigError, problem, measure_names, name)
 
 
+@pytest.mark.parametrize("grade", [3_000_000_000, -3_000_000_000, 2**63])
+def test_a_grade_beyond_what_can_be_counted_is_refused(grade):
+    with pytest.raises(DataError, match=f"query 'q' and passage 'a' have the grade {grade}"):
+        query_values(["nDCG"], {"q": ["a"]}, {"q": {"b": 1, "a": grade}})
+
+
 def test_measures_are_those_of_ir_measures():
     names = [
         "nDCG@2", "nDCG(gains={0:0,1:1,2:3})@3", "AP(rel=2)", "RR@2", "Bpref", "Judged@2", "SetF",
@@ -105,6 +111,7 @@ def test_measures_are_those_of_ir_measures():
     assert ours == pytest.approx({str(name): value for name, value in theirs.items()})
 
 
+CORPUS = {"a": "Otters eat fish.", "b": "A holt is an otter's den.", "c": "Lynxes hunt hares."}
 MODULE = """
 from grls.evaluation.measures import register_measure
 
@@ -244,6 +251,11 @@ def test_one_query_and_equal_runs_prove_nothing():
     assert compare([0.5, 1, 0], [0.5, 1, 0]) == (0.0, 0.0, 0.0, 1.0, 3)
     assert compare([1], [0]) == (1.0, None, None, 1.0, 1)
     assert compare([1, 0.5, 0.5], [0, 0.5, 0.5]).p == 1.0
+
+
+def test_what_cannot_be_compared_is_refused():
+    raises(DataError, "got 2 and 1", compare, [1, 0], [1])
+    raises(DataError, "at least one", compare, [], [])
 
 
 def test_holm():

@@ -13,9 +13,10 @@ from fixture_types import Patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, DataError
 from grls.evaluation import hugging_face
 from grls.evaluation.answers import attributed, hypothesis, joined
+from grls.evaluation.graph import problem_from_texts
 from grls.evaluation.measures import query_values
 from grls.evaluation.metrics import (
     Accepted,
@@ -114,6 +115,11 @@ def test_path_match_is_the_path_first_in_an_accepted_order(retrieved, paths, any
     assert halved == {"path_match": matched / 2}
 
 
+def test_cutoffs_below_one_and_no_query_are_refused():
+    raises(ConfigError, r"at least 1, got \[0, 5\]", sequence_recall, ["a"], ["a"], [0, 5])
+    raises(DataError, "no query", means, sequence_recall, [], [])
+
+
 def test_seen_unseen_averages_each_kind_over_the_queries_that_have_it():
     retrieved = [["s1", "u1"], ["u2", "s1"], ["x"]]
     gold = [["s1", "s2", "u1"], ["u2"], ["u3"]]
@@ -153,6 +159,11 @@ def test_an_answer_is_contained_as_a_run_of_tokens(text, answer, contained):
 def test_normalise_splits_symbols_and_drops_control_characters():
     assert padded_tokens("É\u200b-2_x") == " e\u0301 - 2 _ x "
     assert padded_tokens(" \n") == " "
+
+
+def test_a_problem_needs_facts():
+    raises(DataError, "expected a fact", problem_from_texts, ["anna runs"], "anna is big .")
+    raises(DataError, "no start fact", problem_from_texts, [], "anna is big .")
 
 
 class Contains:

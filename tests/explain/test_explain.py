@@ -37,8 +37,10 @@ from grls.explain.text import (
     explanation_parts,
     format_summary,
     parts_text,
+    query_line,
     summarise,
     why,
+    with_id,
 )
 from grls.retrieve.base import no_beam
 from grls.retrieve.bm25 import BM25Retriever
@@ -242,6 +244,15 @@ def test_a_cut_passage_says_so(data: Path) -> None:
     e = Explainer(build(data, limits=Limits(passage=5)), 12).explain(QUERIES[0], ["long"])[0]
     assert (e.cut_tokens, e.tokens) == (whole - 5, 6)
     assert f"cut {whole - 5} tokens at its end" in why(e)
+
+
+def test_unknown_ids_and_counts_are_refused(data: Path) -> None:
+    retriever = build(data)
+    with pytest.raises(
+        DataError, match=r"passage id 'none' is not in the retriever's corpus \(12 passages\)"
+    ):
+        Explainer(retriever).explain(QUERIES[0], ["none"])
+    raises(DataError, "passage id 'none'", Explainer(retriever).explain, QUERIES[0], ["twin"], ["none"])
 
 
 def test_a_summary_counts_what_explain_says(data: Path) -> None:
@@ -615,6 +626,15 @@ def test_every_wrong_call_says_what_to_do(
     )
 
 
+def test_an_id_is_not_said_twice() -> None:
+    assert with_id("otter", "otter: it is calm") == "otter: it is calm"
+    assert with_id("DONE", "DONE") == "DONE"
+    assert with_id("otter", "otters: they swim") == "otter: otters: they swim"
+    assert query_line(Query("query", "where ?")) == "where ?"
+    assert query_line(Query("where ?", "where ?")) == "where ?"
+    assert query_line(Query("q1", "where ?")) == "q1: where ?"
+
+
 TEXT = "is the otter calm ?"
 
 
@@ -682,7 +702,7 @@ def test_the_summary_counts_ranks() -> None:
     ]  # fmt: skip
 
 
-def test_a_beam_has_no_meaning_for_a_ranking(kinds: Path, capsys: Capsys) -> None:
+def test_a_beam_has_no_meaning_for_a_ranking(kinds: Path, tmp_path: Path, capsys: Capsys) -> None:
     for name in ("bm25", "dense"):
         where = (f"--retriever={kinds / name}", "--device=cpu", "--case.gold=r1")
         error = fails(capsys, "explain", TEXT, *where, "--case.widest=4")
@@ -690,6 +710,8 @@ def test_a_beam_has_no_meaning_for_a_ranking(kinds: Path, capsys: Capsys) -> Non
         assert "--case.widest has no meaning there; leave it out" in error
     hopping = printed(capsys, kinds, "bm25", TEXT, "--case.gold=r1", "--hops.steps=ranked", "--hops.max=2")
     assert hopping == str(grls.load(kinds / "bm25").hops(max=2).explain(TEXT, "r1"))
+    alone = shutil.copytree(kinds / "bm25", tmp_path / "deep" / "er" / "bm25")
+    assert "give --data DIR" in fails(capsys, "explain", "all", f"--retriever={alone}")
 
 
 def test_a_removed_passage_is_called_removed(kinds: Path, tmp_path: Path, capsys: Capsys) -> None:

@@ -25,6 +25,14 @@ def everywhere(name: str) -> BaseModel:
     return BaseModel(name, "hub")
 
 
+def test_a_name_that_is_nothing_is_refused() -> None:
+    for find in (find_encoder, find_writer):
+        with pytest.raises(
+            ConfigError, match=r"no model 'nobody/nothing'.*no folder and no package.*cannot be reached"
+        ):
+            find("nobody/nothing")
+
+
 def test_a_path_that_is_missing_is_no_hub_name_and_an_empty_folder_no_model(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no such folder: \./nowhere"):
         find_writer("./nowhere")
@@ -39,6 +47,15 @@ def test_folders_are_taken(tmp_path: Path) -> None:
     assert find_writer(writer).loader == "CausalLM"
     encoder = str(tiny_bert(tmp_path / "bert"))
     assert find_encoder(encoder) == BaseModel(encoder, "folder", positions=64)
+
+
+def test_an_encoder_is_no_generator(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a bert is an encoder, which writes nothing"):
+        find_writer(str(tiny_bert(tmp_path / "bert")))
+
+
+def test_an_encoder_decoder_has_its_own_loader() -> None:
+    assert BaseModel("google-t5/t5-base", "hub", causal=False).loader == "Pretrained"
 
 
 def test_none_does_without() -> None:

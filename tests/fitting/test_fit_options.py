@@ -1,11 +1,38 @@
 """What a user may choose."""
 
+from typing import Any
+
+import pytest
+
+from grls.errors import ConfigError
 from grls.fitting.options import FitOptions
 
 
 def test_a_budget_in_seconds_or_without_limit() -> None:
     given = ("30m", "1h30m", "90s", "1.5h", "2h 5m", "1M", "+30m", None)
     assert [FitOptions(budget=b).seconds for b in given] == [1800, 5400, 90, 5400, 7500, 60, 1800, None]
+
+
+@pytest.mark.parametrize("budget", ["", "30", "0m", "half an hour", "-5m", "m", "5m5h"])
+def test_a_budget_that_is_no_time(budget: str) -> None:
+    with pytest.raises(ConfigError, match="expected a budget such as 30m, 1h30m or 90s"):
+        FitOptions(budget=budget)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("budget", 60, "budget must be a text, got 60"),
+        ("budget", True, "budget must be a text"),
+        ("device", "gpu", "device: expected auto, cpu, cuda or mps, got 'gpu'"),
+        ("device", "cuda:1", r"got 'cuda:1'\. Set CUDA_VISIBLE_DEVICES=1, and give cuda"),
+        ("measure", "nDCG@x", "nDCG@x"),
+        ("k", 0, "k must be at least 1, got 0"),
+    ],
+)
+def test_values_of_a_wrong_kind(option: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        FitOptions(**{option: value})
 
 
 def test_a_device_that_the_trainings_take() -> None:

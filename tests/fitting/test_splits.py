@@ -197,6 +197,24 @@ def test_unknown_ids_are_left_out_of_training(tmp_path: Path, caplog: pytest.Log
     assert "'gone' of the query 'q-otter-calm': left out" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["", "a b"], r"passages without text or title: '0'; .*Remove them, or give them a text"),
+        (["", " ", "\n", ""], "'0', '1', '2', …"),
+    ],
+)
+def test_empty_passages_are_refused(tmp_path: Path, texts: list[str], told: str) -> None:
+    write_dataset(tmp_path, [Passage(str(n), text) for n, text in enumerate(texts)], [], {})
+    with pytest.raises(DataError, match=told):
+        read_data(str(tmp_path), fit_options())
+
+
+def test_a_data_set_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no such file; a corpus is a JSONL file or a folder"):
+        read_data(str(tmp_path / "gone"), fit_options())
+
+
 def test_the_fingerprint_knows_passages_queries_and_judgements(tmp_path: Path) -> None:
     data = write_fit_data(tmp_path / "data")
 

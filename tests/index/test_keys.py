@@ -9,7 +9,7 @@ from failing import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grls.errors import ConfigError, IndexFormatError, MismatchError
+from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError
 from grls.index import substring as module
 from grls.index.build import index_sequences
 from grls.index.keys import KeyIndex, PrefixKeys
@@ -88,6 +88,11 @@ def _holding(keys: list[Key], span: Key, anywhere: bool, whole: bool) -> list[in
         if any(key[a : a + len(span)] == span and (not whole or a + len(span) == len(key)) for a in places):
             found.append(number)
     return found
+
+
+def test_what_cannot_be_indexed_is_refused() -> None:
+    raises(DataError, "empty", SubstringIndex.build, [])
+    raises(DataError, "key 1 has no token", SubstringIndex.build, [np.array([3]), np.array([], int)])
 
 
 @pytest.mark.parametrize(("kind", "anywhere"), [(PrefixKeys, False), (SubstringIndex, True)])

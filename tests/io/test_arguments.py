@@ -1,5 +1,6 @@
 """The door of public calls: what it takes as what, and what its errors say."""
 
+import asyncio
 import math
 import pathlib
 import subprocess
@@ -212,6 +213,24 @@ def test_the_bounds_of_options_stand_in_their_types(values: dict[str, Any], comp
         MoreOptions(**values)
     assert str(caught.value) == complaint
     assert worded(caught.value.text, in_shell) == f"--hops.{complaint}"
+
+
+def test_an_error_of_asynchronous_code_comes_when_it_is_awaited() -> None:
+    @checked
+    async def later(k: Count) -> int:
+        return k
+
+    waiting = later("x")  # type: ignore[arg-type]
+    raises(ConfigError, "k must be a whole number", asyncio.run, waiting)
+    assert asyncio.run(later(np.int64(2))) == 2  # type: ignore[arg-type]
+
+
+def test_a_value_that_cannot_be_shown() -> None:
+    class Shy:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    raises(ConfigError, r"k must be a whole number, got <", call, "a", Shy())
 
 
 def test_values_that_fit_stay_as_they_are() -> None:

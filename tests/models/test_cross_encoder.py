@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from cross_encoders import CHAT, causal_reranker, cross_encoder, plain_classifier
 from failing import raises
+from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from small_data import passages, queries, tiny_bert
 from torch import nn
 
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.models.cross_encoder import PairScorer
 
 PAIRS = [(query.text, passage.text) for query in queries()[:5] for passage in passages()[:6]]
@@ -131,6 +132,18 @@ def test_what_is_no_whole_cross_encoder_is_refused(folder: Path, tmp_path: Path)
     ):
         (copied(folder, tmp_path / lost) / lost).unlink()
         raises(ConfigError, says, PairScorer.load, str(tmp_path / lost), "cpu")
+
+
+def test_weights_that_are_missing_or_no_numbers_are_refused(folder: Path, tmp_path: Path) -> None:
+    other = copied(folder, tmp_path / "m")
+    weights = load_file(other / "model.safetensors")
+    pooler = {name: value for name, value in weights.items() if "pooler" not in name}
+    save_file(pooler, other / "model.safetensors", {"format": "pt"})
+    raises(ConfigError, r"it lacks bert\.pooler", PairScorer.load, str(other), "cpu")
+    weights["classifier.bias"][:] = float("nan")
+    save_file(weights, other / "model.safetensors", {"format": "pt"})
+    with pytest.raises(DataError, match="not finite"):
+        PairScorer.load(str(other), "cpu").logits(PAIRS)
 
 
 def test_a_folder_runs_no_code(folder: Path, tmp_path: Path) -> None:

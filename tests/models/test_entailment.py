@@ -60,11 +60,23 @@ def test_a_long_premise_goes_by_the_models_positions(model: Callable[[str], str]
     assert judge.entails(["red " * 100], ["the barn"]) == [True]
 
 
+@pytest.mark.parametrize("labels", [("LABEL_0", "LABEL_1"), ("not_entailment", "contradiction")])
+def test_labels_without_entailment_are_refused(tmp_path: Path, labels: tuple[str, ...]) -> None:
+    nli_models.classifier(tmp_path / "m", labels)
+    with pytest.raises(ConfigError, match=f"has the labels {', '.join(labels)}, and exactly one"):
+        load_entailment(str(tmp_path / "m"), "cpu")
+
+
 def test_the_label_is_known_however_it_is_written(tmp_path: Path) -> None:
     nli_models.classifier(tmp_path / "m", ("not_entailment", "ENTAILMENT"))
     judge = load_entailment(str(tmp_path / "m"), "cpu")
     assert isinstance(judge, ClassifyingJudge)
     assert judge.label == 1
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path, model: Callable[[str], str]) -> None:
+    raises(ConfigError, "no such folder", load_entailment, str(tmp_path / "nowhere"))
+    raises(ConfigError, "cannot load a model of entailment", load_entailment, str(tmp_path))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -90,6 +90,9 @@ def test_what_cannot_be_is_refused(device: str, name: str, message: str) -> None
     raises(ConfigError, message, move, small_t5(), device, name)
 
 
+on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="what is refused without a GPU")
+
+
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("large")
@@ -100,6 +103,14 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_attention_is_chosen(kind: type[Pretrained | CausalLM], llama: str) -> None:
     for name in ("eager", "sdpa"):
         assert kind(llama, attention=name).load().model.config._attn_implementation == name  # type: ignore[arg-type]
+
+
+@on_cpu
+@pytest.mark.parametrize("kind", [Pretrained, CausalLM])
+def test_what_needs_a_gpu_is_refused(kind: type[Pretrained | CausalLM], llama: str) -> None:
+    raises(ConfigError, r"four_bit \(QLoRA\) needs a CUDA GPU", kind(llama, four_bit=True).load)
+    with pytest.raises(ConfigError, match="flash_attention_2 needs a CUDA GPU, and there is none: take sdpa"):
+        kind(llama, attention="flash_attention_2").load()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="weights of four bits need a CUDA GPU")

@@ -506,6 +506,10 @@ def test_the_inline_pictures_take_the_colour_of_the_page(page):
     assert not [svg for svg in figures if "#16181d" in svg or "<style" in svg or "#000000" in svg]
 
 
+def test_options_that_cannot_work_are_refused(files):
+    raises(ConfigError, "the baseline 'x' is none of the runs", page_of, files, baseline="x")
+
+
 def test_the_command_writes_and_refuses(files, tmp_path, capsys):
     page = tmp_path / "page"
     assert main(["experiment", *files[2:], f"--output={page}", "--measures=R@3 R@1", "--page=true"]) == 0
@@ -539,3 +543,11 @@ def test_a_measure_that_no_run_is_deep_enough_for_is_refused(tmp_path, capsys):
     assert main([*command, chains, "--measures=R@4 RR P@4"]) == 0  # a chain that ends has them
     assert main(command) == 0  # what nobody asked for is a dash
     assert "| short | generator | single | 41.7 | 83.3 | – | – | – |" in page_text(tmp_path / "page.html")
+
+
+@pytest.mark.parametrize("command", ["experiment", "fuse"])
+def test_an_output_that_names_a_folder_is_refused(command, files, tmp_path, capsys):
+    (tmp_path / "runs").mkdir()
+    told = fails(capsys, command, files[0], files[3], "--output", f"{tmp_path}/runs/")
+    assert "names a folder, and files are written" in told
+    assert not list((tmp_path / "runs").iterdir())

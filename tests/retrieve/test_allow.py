@@ -18,6 +18,7 @@ from grls.data.types import Passage, Query
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.union import UnionIndex
+from grls.io.seal import seal
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
@@ -25,7 +26,7 @@ from grls.retrieve.fusion.retriever import FusionRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
-from grls.retrieve.spec import read_spec, seal_folder
+from grls.retrieve.spec import MANIFEST, read_spec
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?"), Query("c", "is it proud ?")]
 IDS = [passage.id for passage in passages()]
@@ -145,7 +146,7 @@ def test_what_cannot_be_removed_is_refused(generative: GenerativeRetriever, tmp_
     for text in ("{}", '["zebra"]', "[]"):
         (folder / "removed.json").write_text(text)
         raises(MismatchError, r"removed\.json: it has changed", GenerativeRetriever.from_pretrained, folder)
-        seal_folder(folder, read_spec(folder))
+        seal(folder / MANIFEST, read_spec(folder))
         raises(DataError, r"removed\.json.*grls index", GenerativeRetriever.from_pretrained, folder)
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from serve_helpers import HOSTILE
 from starlette.testclient import TestClient
 
 import grls
@@ -35,3 +36,9 @@ def test_wrong_requests(client: TestClient) -> None:
         response = client.post("/v1/explain", json=body)
         assert response.status_code == 422, body
         assert response.headers["content-type"] == "application/problem+json"
+
+
+def test_hostile_passages(client: TestClient) -> None:
+    body = {"query": "alert", "gold": [HOSTILE[0].id], "retriever": "hostile"}
+    (one,) = client.post("/v1/explain", json=body).json()["passages"]
+    assert one["gold"] == HOSTILE[0].id

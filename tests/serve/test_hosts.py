@@ -8,8 +8,10 @@ import pytest
 from serve_helpers import Slow, listening, serving_of
 from starlette.testclient import TestClient
 
+from grls.errors import ConfigError
 from grls.serve.app import create_app
 from grls.serve.guards import accepted_hosts
+from grls.serve.options import AccessOptions
 
 
 def status(host: str, header: str, allowed: tuple[str, ...] = ()) -> int:
@@ -37,6 +39,11 @@ def test_names_of_this_machine(header: str) -> None:
 )  # fmt: skip
 def test_other_names(header: str) -> None:
     assert status("127.0.0.1", header) == 400
+
+
+def test_the_bound_name() -> None:
+    assert status("127.0.0.7", "127.0.0.7:80") == 200
+    assert status("127.0.0.1", "127.0.0.7:80") == 400
 
 
 def test_allowed_names() -> None:
@@ -75,6 +82,12 @@ def test_requests_without_host_and_with_an_absolute_target() -> None:
             with socket.create_connection((host, int(port)), 10) as client:
                 client.sendall(request)
                 assert client.recv(12)[9:] == b"%d" % expected, request
+
+
+@pytest.mark.parametrize("name", ["https://example.org", "example.org:80", "", "*.example.org", "a b"])
+def test_wrong_names(name: str) -> None:
+    with pytest.raises(ConfigError, match="expected a host name without port"):
+        AccessOptions(allowed_hosts=(name,))
 
 
 def test_the_command_checks_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,21 @@ def test_an_error_is_shown_in_plain_words(page: Any, address: str) -> None:
     assert problem.count() == 0
 
 
+def test_what_is_typed_before_the_server_has_answered_stays(page: Any, address: str) -> None:
+    held: list[Any] = []
+    page.route("**/v1/retrievers", lambda route: held.append(route))
+    page.goto(address)
+    page.fill("#where", "year>=")
+    page.select_option("#steps", "single")
+    page.fill("#question", QUESTION)
+    page.press("#question", "Enter")
+    until(lambda: page.evaluate("1") and len(held) == 1)
+    held[0].continue_()
+    assert "expected a value" in page.locator("[role=alert]").text_content()
+    assert page.input_value("#where") == "year>="
+    assert page.input_value("#steps") == "single"
+
+
 def test_a_stream_is_cancelled_and_the_server_stops(page: Any) -> None:
     retriever = Walking()
     serving = serving_of({"slow": retriever})
@@ -299,6 +314,20 @@ def test_the_focus_stays_where_the_keys_are(page: Any, address: str) -> None:
     page.keyboard.press("Enter")
     page.wait_for_selector("text=Cancelled")
     assert page.evaluate(focused) == "ask"
+
+
+def test_the_theme_and_a_narrow_screen(page: Any, address: str) -> None:
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.goto(f"{address}/#q=is+the+otter+kind+%3F&beam=A1.1&with=bm25")
+    page.wait_for_selector(".tree")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert page.locator(".options").is_hidden()
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(background)
+    page.click("#theme")
+    page.click("#theme")
+    assert page.get_attribute("html", "data-theme") == "dark"
+    assert page.evaluate(background) != light
 
 
 def test_what_readers_of_a_screen_need(page: Any, address: str) -> None:

@@ -13,13 +13,14 @@ from starlette.testclient import TestClient
 
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
-from grls.errors import GrlsError
+from grls.errors import ConfigError, GrlsError
 from grls.retrieve.bm25 import BM25Retriever
 from grls.serve import served
 from grls.serve.app import create_app
 from grls.serve.guards import read_admin_token
 from grls.serve.options import ServerOptions
 from grls.serve.served import Opened, open_served
+from grls.serve.start import named_folders
 
 TOKEN = {"Authorization": "Bearer the-token-of-the-admin"}
 
@@ -133,6 +134,19 @@ def test_a_second_reload_meanwhile_is_asked_to_wait(client: TestClient) -> None:
         with served._loading:
             answer = client.post("/admin/reload", json={}, headers=TOKEN)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+
+
+def test_names_of_folders(tmp_path: Path, folder: Path) -> None:
+    assert named_folders([str(folder), f"other={folder}"]) == {"one": str(folder), "other": str(folder)}
+    (tmp_path / "a=b").mkdir()
+    with pytest.raises(ConfigError, match="write name=folder"):
+        named_folders([str(tmp_path / "a=b")])
+    with pytest.raises(ConfigError, match="stands for"):
+        named_folders([str(folder), str(folder)])
+    with pytest.raises(ConfigError, match="a name of a retriever"):
+        named_folders([f"../x={folder}"])
+    with pytest.raises(ConfigError, match="at least one folder"):
+        named_folders([])
 
 
 def test_an_old_version_leaves_the_memory_and_what_is_loaded_is_set_aside(

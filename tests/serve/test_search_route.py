@@ -42,6 +42,11 @@ def test_a_search_is_that_of_the_library(client: TestClient, kinds: Path, name: 
         assert [h["score"] for h in one["hits"]] == pytest.approx([h.score for h in hits])
 
 
+def test_one_query_needs_no_list_and_the_first_retriever_answers(client: TestClient) -> None:
+    answer = client.post("/v1/search", json={"query": "otter"}).json()
+    assert (answer["retriever"], len(answer["results"])) == ("bm25", 1)
+
+
 def test_filters_and_allowed_ids(client: TestClient) -> None:
     body = {"query": "right quote alert", "retriever": "hostile"}
     every = client.post("/v1/search", json=body).json()["results"][0]["hits"]
@@ -175,6 +180,13 @@ def test_faults_are_listed_by_field_in_plain_words(
     assert all(f"{field}: {text}" in answer["detail"] for field, text in faults.items())
 
 
+def test_long_names_are_cut(client: TestClient) -> None:
+    answer = problem(client.post("/v1/search", json={"query": [""] * 5, "x" * 500: 1}), 422)
+    assert len(answer["errors"]) == 6
+    assert all(len(one["field"]) <= 200 for one in answer["errors"])
+    assert len(answer["detail"]) < 500
+
+
 @pytest.mark.parametrize(
     ("name", "body", "said"),
     [
@@ -207,6 +219,19 @@ def test_a_body_that_is_no_json_or_no_object(client: TestClient, content: str, s
     said = problem(client.post("/v1/search", content=content, headers=JSON), status)["detail"]
     if content.endswith(", "):
         assert said.startswith("the body is no JSON (at character 16); send a JSON object")
+
+
+def test_a_body_that_is_not_utf8_or_too_deep(client: TestClient) -> None:
+    problem(client.post("/v1/search", content=b'{"query": "\xff"}', headers=JSON), 400)
+    deep = b'{"query": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    assert client.post("/v1/search", content=deep, headers=JSON).status_code in (400, 422)
+
+
+def test_a_form_or_plain_text_is_refused(client: TestClient) -> None:
+    """A page of another origin can send these without asking."""
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+        response = client.post("/v1/search", content='{"query": "a"}', headers={"content-type": kind})
+        problem(response, 422)
 
 
 def test_a_body_above_the_limit(slow: Callable[..., tuple[TestClient, Slow]]) -> None:

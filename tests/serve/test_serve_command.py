@@ -1,5 +1,6 @@
 """``grls serve`` as a process: it starts, answers, and ends with what runs finished; wrong options end it."""
 
+import io
 import json
 import os
 import re
@@ -24,7 +25,7 @@ from grls.serve.app import create_app
 from grls.serve.options import AccessOptions, FileOptions, RequestLimits, ServerOptions, read_options
 from grls.serve.run import bound
 from grls.serve.serving import serving_to_load
-from grls.serve.start import address_of
+from grls.serve.start import address_of, say
 
 
 def test_it_serves_until_a_signal_and_ends_well(tmp_path: Path) -> None:
@@ -180,6 +181,19 @@ def test_the_address_to_open(host: str, port: int, address: str) -> None:
     assert address_of(host, port) == address
 
 
+def test_a_stream_that_cannot_write_a_line_stops_nothing() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    say("wüste \udce4", stream)
+    assert raw.getvalue() == b"w\\xfcste \\udce4\n"
+    stream.close()
+    say("a", stream)
+    reads, writes = os.pipe()
+    os.close(reads)
+    with suppress(BrokenPipeError), os.fdopen(writes, "w") as unread:
+        say("a", unread)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -264,6 +278,13 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_loaded(
         f"error: port {port} of 127.0.0.1 is taken by another program: end that one, or give another --port "
         "(0: any free one)."
     ]
+
+
+def test_a_host_may_have_the_brackets_of_an_address() -> None:
+    listeners = bound("[127.0.0.1]", 0)
+    assert [listener.getsockname()[0] for listener in listeners] == ["127.0.0.1"]
+    for listener in listeners:
+        listener.close()
 
 
 def test_a_host_of_another_machine_is_refused() -> None:

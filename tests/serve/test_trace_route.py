@@ -16,7 +16,7 @@ from grls.data.where import filter_word
 from grls.errors import DataError
 from grls.explain.beams import trace_beam
 from grls.serve.routes import _fields
-from grls.serve.served import queries_to_try, sampled_metadata
+from grls.serve.served import example_queries, queries_to_try, sampled_metadata
 
 Serve = Callable[..., tuple[TestClient, Slow]]
 QUERY = "is the otter kind ?"
@@ -110,3 +110,9 @@ def test_examples_of_a_file(tmp_path: Path, hostile: Path) -> None:
     with client_of(serving) as client:
         (one,) = client.get("/v1/retrievers").json()["retrievers"]
     assert one["examples"] == ["what do otters eat ?", "<script>alert(1)</script>"]
+
+
+def test_a_damaged_data_set_gives_no_examples(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "queries.jsonl").write_text("no json\n")
+    assert example_queries(tmp_path) == []

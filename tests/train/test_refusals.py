@@ -1,5 +1,7 @@
 """What training refuses before it begins, and what it survives."""
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -53,6 +55,8 @@ def refused(capsys: pytest.CaptureFixture[str], stage: str, data: Path, *more: s
         ("memorise", ["--data.target=rest"], "needs target `whole`"),
         ("memorise", ["--data.target=rest", "--model.loss=full"], "--checkpoint.monitor dev_recall"),
         ("retrieve", ["--checkpoint.monitor=dev_f1"], "--recall.hops"),
+        ("retrieve", ["--data.length_pool=0"], "length_pool"),
+        ("retrieve", ["--data.max_passage_tokens=0"], "length limits"),
         ("retrieve", ["--ckpt_path=nowhere.ckpt"], "nowhere.ckpt: there is no checkpoint to resume from"),
         (
             "retrieve",
@@ -114,6 +118,24 @@ def test_a_file_that_is_no_checkpoint(data: Path, capsys: pytest.CaptureFixture[
     save_file(weights, data.parent / "model.safetensors")
     told = refused(capsys, "retrieve", data, f"--ckpt_path={data.parent / 'model.safetensors'}")
     assert "holds only weights and no state of a run" in told
+
+
+def test_a_place_that_cannot_be_written_is_told_before_the_work(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("x")
+    told = fails(capsys, "train", *arguments("retrieve", data, tmp_path / "file" / "run"))
+    assert "cannot write" in told
+
+
+def test_what_other_libraries_cannot_write_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def raises(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "logs/metrics.csv")
+
+    monkeypatch.setattr("grls.cli.Command.run", raises)
+    assert "logs/metrics.csv" in fails(capsys, "train", "retrieve")
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,6 @@ def test_an_answer_from_passages_of_all_hops() -> None:
     assert steps[-1]["inputs"]["context"] == ["s", "A: text a", "C: text c", "B: text b"]
     assert (ids(found.read), ids(found.found)) == (["a", "c", "b"], ["a", "c", "b", "d"])
     raises(ConfigError, "passages must be at least 1", Options, passages=0)
-    raises(ConfigError, "queries must be at least 1", MultiHop, search, Options(queries=0))
 
 
 def test_open_questions_fuse_the_question_and_the_model_s_query() -> None:

@@ -162,6 +162,11 @@ def test_only_a_gpu_and_the_default_index_suit() -> None:
         assert GenerativeRetriever._on_device(generator, planted) == expected
 
 
+def test_what_does_not_suit_is_refused() -> None:
+    with pytest.raises(ConfigError, match="got FlatIndex; use FastDecoder"):
+        DeviceDecoder(trees(small_t5(0, scale=2.0)), index_sequences(passages(5), END, "flat"))  # type: ignore[arg-type]
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 @pytest.mark.parametrize("model", [small_t5(0, scale=2.0), small_llama()])
 def test_a_gpu_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, model: Any) -> None:

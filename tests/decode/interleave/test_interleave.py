@@ -15,6 +15,7 @@ from models_small import END, VOCABULARY, small_llama, small_t5
 from grls.decode.interleave.markers import Markers
 from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Interleaver
+from grls.errors import ConfigError
 from grls.index.build import index_sequences
 from grls.index.keys import KeyIndex, PrefixKeys
 from grls.index.substring import SubstringIndex
@@ -265,6 +266,24 @@ def test_a_stop_ends_free_text_only() -> None:
             inside = [t for s in output.spans for t in range(s.first, s.last)]
             places = [p for p, t in enumerate(output.tokens) if t in (3, 4) and p not in inside]
             assert all(p == len(output.tokens) - 1 for p in places)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [({"beams": 0}, "beams"), ({"beam": "wide"}, "beam must be one of .*'wide'"), ({"mode": "half"}, "half"),
+     ({"max_key_tokens": 0}, "max_key_tokens"), ({"batch_size": 0}, "batch_size")],
+)  # fmt: skip
+def test_wrong_options_are_refused(wrong: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        InterleaveOptions(**wrong)
+
+
+def test_wrong_k_is_refused() -> None:
+    index = SubstringIndex.build([np.array([3])])
+    writer: Any = Interleaver(Hashed(), index, ONE, (END,), InterleaveOptions(2))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="k must be between 1 and the beam width 2, got 3"):
+        writer.write([(3,)], 3)
+    assert writer.write([]) == []
 
 
 @pytest.mark.parametrize("most", [1, 3, 100])

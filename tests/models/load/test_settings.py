@@ -68,6 +68,14 @@ def test_a_changed_setting_is_refused_by_its_file(
                 load_retriever(place / folder, Opening(device="cpu", verify=verify))
 
 
+def test_a_model_that_is_a_link_to_another_place_is_not_searched_for_settings(place: Path) -> None:
+    """Every folder of the machine was looked through, and the search ended in a FileNotFoundError."""
+    for kind in ("dense", "generative"):
+        shutil.rmtree(place / kind / "model")
+        (place / kind / "model").symlink_to("/")
+        raises(MismatchError, rf"{kind}/model/.*: the file is missing", load_retriever, place / kind, CPU)
+
+
 @pytest.mark.parametrize(("name", "value"), [
     *(("generation_config.json", value) for value in ("x", -1, 1.5, True)),
     *(("config.json", value) for value in ("0", 10**9, [0], float("nan"))),

@@ -25,6 +25,7 @@ from grls.decode.prior import Fixed, Prior, WeightedPrior
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.build import index_sequences
 from grls.io.files import read_json, write_json
+from grls.io.seal import seal
 from grls.models.load.generators import CausalLM
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative import span_scores as views_module
@@ -42,7 +43,7 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior, WeightedSource, open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.spec import read_spec, seal_folder
+from grls.retrieve.spec import MANIFEST, read_spec
 
 
 @pytest.fixture
@@ -210,7 +211,7 @@ def test_saved_and_opened_it_finds_the_same(retriever: GenerativeRetriever, tmp_
 @pytest.mark.parametrize("found", ["8", {"words": 0}, {"words": True}, {}])
 def test_a_damaged_manifest_is_named(retriever: GenerativeRetriever, tmp_path: Path, found: object) -> None:
     retriever.save_pretrained(tmp_path / "saved")
-    seal_folder(tmp_path / "saved", read_spec(tmp_path / "saved") | {"spans": found})
+    seal(tmp_path / "saved" / MANIFEST, read_spec(tmp_path / "saved") | {"spans": found})
     raises(DataError, r"grls\.json.*length of spans", GenerativeRetriever.from_pretrained, tmp_path / "saved")
 
 
@@ -220,7 +221,7 @@ def test_spans_of_another_length_do_not_belong_to_the_index(
     retriever.save_pretrained(tmp_path / "saved")
     content = read_spec(tmp_path / "saved")
     for spans in ({"words": 5}, None):
-        seal_folder(tmp_path / "saved", content | {"spans": spans})
+        seal(tmp_path / "saved" / MANIFEST, content | {"spans": spans})
         raises(MismatchError, "another corpus", GenerativeRetriever.from_pretrained, tmp_path / "saved")
 
 

@@ -1,11 +1,13 @@
 """A bi-encoder that is trained from Python: result, reports and the limit of time."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from biencoder_helpers import logged
 
+from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoderModel
 from grls.train.biencoder.options import BiEncoderOptions, BiEncoderTraining
 from grls.train.biencoder.run import run_biencoder
@@ -69,3 +71,11 @@ def test_a_run_whose_time_is_up_keeps_the_best_and_goes_on(
     assert [went_on[step] for step in range(1, 13)] == [losses[step] for step in range(1, 13)]
     again = trained(place, tmp_path, resume=True)  # it is done
     assert (again.steps, again.best) == (24, rest.best)
+
+
+def test_a_logger_of_lightning_gets_the_losses_too(place: Path, tmp_path: Path) -> None:
+    fit = replace(FIT, epochs=1, max_steps=2, logger="lightning.pytorch.loggers.TensorBoardLogger")
+    trained(place, tmp_path, fit, dev_split=None)
+    assert list((tmp_path / "lightning_logs").rglob("events.out.tfevents.*"))
+    with pytest.raises(ConfigError, match=r"fit\.logger: json is no logger of Lightning"):
+        trained(place, tmp_path / "other", replace(fit, logger="json"), dev_split=None)

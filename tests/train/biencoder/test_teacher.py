@@ -96,6 +96,9 @@ def test_bad_scores_are_refused(place: Path, tmp_path: Path, capsys: pytest.Capt
             [{**rows[0], "score": "high"}, *rows[1:]],
             "line 1: expected 'score' to be a finite number",
         ),
+        ([{**rows[0], "score": True}, *rows[1:]], "line 1: expected 'score' to be a finite number"),
+        ([{**rows[0], "score": float("inf")}, *rows[1:]], "line 1: expected a JSON object (Infinity is no"),
+        ([{"query": query, "score": 1.0}], "line 1: expected 'passage' to be a non-empty string"),
         (
             [row for row in rows if (row["query"], row["passage"]) != (query, gold[0])],
             f"the score of query {query!r} and its gold passage {gold[0]!r} is missing: add it",
@@ -111,7 +114,10 @@ def test_bad_scores_are_refused(place: Path, tmp_path: Path, capsys: pytest.Capt
         assert words in message
     file = write(rows, tmp_path / "scores.jsonl")
     for option, words in (
+        (f"--teacher={tmp_path / 'none.jsonl'}", "none.jsonl: no such file"),
         ("--fit.hard_negatives=0", "set --fit.hard_negatives above 0"),
+        ("--fit.multistep=null", "set --fit.multistep false"),
+        ("--fit.teacher_share=0", "--fit.teacher_share must be above 0"),
         (f"--negatives={place}", "--teacher names the hard negatives, too: leave out --negatives"),
     ):
         assert words in fails(capsys, *command(place, tmp_path / "out", file, option))

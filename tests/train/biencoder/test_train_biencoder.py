@@ -90,6 +90,15 @@ def test_passages_that_are_cut_in_training_are_told_of(
     assert "2 of 10 passages are longer" in caplog.text
 
 
+@pytest.mark.parametrize(("limit", "steps"), [(3, 3), (9, 8)])
+def test_training_ends_with_the_steps_or_with_the_epochs(
+    limit: int, steps: int, place: Path, tmp_path: Path
+) -> None:
+    given = ("--fit.epochs=1", f"--fit.max_steps={limit}")
+    output = train(place, tmp_path / "out", *given)
+    assert list(logged(output, "train_loss")) == [*range(1, steps + 1)]
+
+
 def test_bfloat16_needs_no_gpu_and_rounds(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +189,7 @@ def test_refusals_before_the_work_begins(
     output = tmp_path / "out"
     for given, words in (
         (["--train_split=none"], "none.tsv: no such file; give another train_split"),
+        (["--dev_split=none"], "none.tsv: no such file; give another dev_split, or null"),
         (["--source=/none/such"], "no such folder: /none/such"),
         (["--source=null"], "give either --source"),
         (["--fit.batch_size=1"], "a batch_size of 1 leaves no negatives: raise it"),

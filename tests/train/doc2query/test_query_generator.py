@@ -158,7 +158,9 @@ def test_queries_that_are_too_long_are_left_out(
     ("more", "named"),
     [
         (["--model.loss=allowed"], "take loss `full`"),
+        (["--data.dev_split=nowhere"], "nowhere.tsv"),
         (["--data.max_query_tokens=1"], "no example is left to learn from: 12 of 12 queries of train"),
+        (["--data.max_passage_tokens=0"], "max_passage_tokens must be at least 1, got 0"),
         (["--checkpoint.monitor=dev_recall", "--checkpoint.mode=max"], "dev_recall is not measured"),
     ],
 )

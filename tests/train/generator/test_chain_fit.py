@@ -101,9 +101,13 @@ def test_memorisation_and_pseudo_queries_are_mixed_in_as_chains(root: Path, tmp_
         (["--model.loss=full", *BM25], "set --model.loss allowed"),
         (["--model.freeze_encoder=true"], "no encoder to freeze"),
         (["--model.freeze_layers=2"], "freeze_layers must be from 0 to less than the layers"),
+        (["--data.prior.retrievers=[]"], "prior needs retrievers"),
         ([*BM25, "--data.prior.weights=[1,2]"], "got 1 retrievers, 2 weights"),
         (["--data.prior.retrievers=[nowhere]"], "no retriever here"),
         (["--data.rescore.retrievers=[bm25]", "--data.rescore.passages=0"], "passages must be at least 1"),
+        ([*BM25, "--data.prior.temperatures=[0]"], "temperature"),
+        ([*BM25, "--data.prior.done_share=0"], "done_share must be below 0"),
+        (["--data.rescore.retrievers=[]"], "data.rescore.retrievers is empty"),
         (["--recall.rescore=3"], "--recall.rescore needs a generator that learns to rescore"),
     ],
 )

@@ -66,6 +66,15 @@ def test_the_model_folder_is_the_best_checkpoint(stages: tuple[Path, Path]) -> N
         assert not [name for name in best["state_dict"] if not name.startswith("model.")]
 
 
+def test_steps_that_dev_never_measured_are_told(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = ("--trainer.max_steps=3", "--trainer.limit_train_batches=3", "--trainer.val_check_interval=2")
+    train("memorise", data, tmp_path / "run", *options, "--trainer.check_val_every_n_epoch=1")
+    assert "dev_recall was measured last at step 2 of 3" in caplog.text
+    assert torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 3
+
+
 def test_a_run_that_never_looks_at_dev_tells_so_and_what_it_replaces(
     data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:

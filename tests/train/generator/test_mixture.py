@@ -10,6 +10,7 @@ from failing import fails
 from small_data import scratch, write_jsonl, write_small
 from train_helpers import AsPairs, arguments, logged, train
 
+from grls.errors import ConfigError
 from grls.train.core.datamodule import LengthBucketedSampler
 from grls.train.core.examples import Example
 from grls.train.generator.data import RetrieveData
@@ -80,6 +81,13 @@ def test_lengths_are_those_of_the_epoch_and_batches_go_by_them() -> None:
     lengths = some.lengths_in(3)
     batches = [[lengths[n] for n, _ in batch] for batch in sampler]
     assert [length for batch in sorted(batches) for length in batch] == sorted(lengths)
+
+
+def test_a_mix_that_cannot_be_is_refused() -> None:
+    one: tuple[int, Shares] = (5, 0.5)
+    for parts in ([(5, 1.2)], [(5, (0.1, -0.1))], [(5, (0.5, 0.6)), one], [(0, 0.5)]):
+        with pytest.raises(ConfigError, match="mix"):
+            mixture(*parts)  # type: ignore[arg-type]
 
 
 def test_the_epochs_of_a_run_are_counted_from_epochs_or_steps() -> None:
