@@ -140,6 +140,7 @@ class FitProgress:
         self._terminal = self._stream is not None and self._stream.isatty()
         self._name = self._work = ""
         self._begun, self._end, self._again, self._late = 0.0, inf, False, False
+        self._timed = False
 
     def say(self, text: str) -> None:
         if self._stream is not None:
@@ -155,7 +156,11 @@ class FitProgress:
         """
         self._again = again
         self._late = False
-        before = signal.signal(signal.SIGALRM, self._stop) if _has_timer() else None
+        timed = self._timed = allowance is not None and _has_timer()
+        if timed:
+            before, (rest, every) = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
+            signal.signal(signal.SIGALRM, self._stop)
+        begun = monotonic()
         self.logs.mkdir(parents=True, exist_ok=True)
         self._name, self._work = name, ""
         self.limit(allowance)
@@ -173,8 +178,11 @@ class FitProgress:
                 raise
             finally:
                 self.limit(None)
-                if before is not None:
-                    signal.signal(signal.SIGALRM, before)
+                if timed:
+                    signal.signal(signal.SIGALRM, before or signal.SIG_DFL)
+                    if rest:  # the timer of the caller goes on
+                        rest = max(0.001, rest - (monotonic() - begun))
+                        signal.setitimer(signal.ITIMER_REAL, rest, every)
                 self._clear()
                 self._clock.write()
         if not log.stat().st_size:
@@ -184,7 +192,7 @@ class FitProgress:
         """Let loops raise :class:`TimeIsUp` after so many seconds from now."""
         self._begun = monotonic()
         self._end = inf if allowance is None else self._begun + allowance
-        if _has_timer():
+        if self._timed:
             late = 0.0 if allowance is None else max(0.1, _GRACE * allowance)
             signal.setitimer(signal.ITIMER_REAL, late, _AGAIN)
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -152,6 +153,21 @@ def test_what_is_no_loop_ends_as_well_and_a_training_does_not(tmp_path: Path) ->
         shown.at("train step 1 of 4")
         time.sleep(0.2)
     time.sleep(0.2)  # no timer is left
+
+
+def test_the_timer_of_the_caller_goes_on(tmp_path: Path) -> None:
+    shown, heard = FitProgress(tmp_path, FitClock(tmp_path), shown=False), list[int]()
+    before = signal.signal(signal.SIGALRM, lambda number, _: heard.append(number))
+    try:
+        for allowance in (None, 60.0):
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with shown.stage("open", allowance):
+                shown.at("train step 1 of 4")
+            time.sleep(0.3)
+            assert heard.pop() == signal.SIGALRM
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_a_loop_without_hope_ends_before_its_time_is_up(
