@@ -114,6 +114,13 @@ def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
             f"its tokenizer has no words, only {len(known)} special tokens, so tokenizer.json or another "
             "file of the vocabulary is missing: copy it from the source of the model"
         )
+    try:
+        tokenizer.encode("\ue000", add_special_tokens=False)
+    except Exception as error:  # the tokenizers library raises no other
+        raise IncompleteError(
+            f"its tokenizer cannot read a rare character ({first_line(error)}), so its unknown token is "
+            "missing: copy tokenizer.json from the source of the model"
+        ) from None
     return tokenizer
 
 

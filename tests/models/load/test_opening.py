@@ -147,6 +147,20 @@ def coded(folder: Path) -> None:
     (folder / "own.py").write_text(CODE)
 
 
+def test_a_tokenizer_without_its_unknown_token_is_refused(models: Path, tmp_path: Path) -> None:
+    model = {"type": "WordLevel", "vocab": {"otter": 0, "lynx": 1}, "unk_token": "<unk>"}
+    words = {
+        "version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": {"type": "Whitespace"},
+        "post_processor": None, "decoder": None, "truncation": None, "padding": None, "model": model,
+    }  # fmt: skip
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "[PAD]", "cls_token": "[CLS]"}
+    folder = Path(shutil.copytree(models / "bert", tmp_path / "m"))
+    (folder / "tokenizer.json").write_text(json.dumps(words))
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match=r"cannot load .*unknown token is missing"):
+        LOADERS["dense"](str(folder))
+
+
 @pytest.mark.parametrize(("loader", "name"), WHOLE)
 def test_whole_folders_open_and_unused_heads_are_no_fault(models: Path, loader: str, name: str) -> None:
     assert LOADERS[loader](str(models / name)) is not None
