@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from failing import refuses
+from failing import fails, refuses
 from train_helpers import arguments, train
 
 from grls.errors import ConfigError
+from grls.train.biencoder.options import BiEncoderTraining
 from grls.train.core.checkpoints import RunState
 from grls.train.options import STAGES, as_record, read_stage
 
@@ -97,3 +98,22 @@ def test_the_options_of_a_run_are_a_config(data: Path, tmp_path: Path) -> None:
     read = read_stage("retrieve", [str(file)])
     assert read == read_stage("retrieve", (), as_record(read))
     assert (read.model.learning_rate, read.data.batch_size, read.trainer.max_epochs) == (3e-3, 4, 1)
+
+
+def test_a_run_without_logs(data: Path, tmp_path: Path) -> None:
+    """Notebooks train so."""
+    output = train(
+        "memorise", data, tmp_path / "run", "--trainer.max_epochs=1", "--trainer.more={logger: false}"
+    )
+    assert (output / "model" / "config.json").is_file()
+    assert not (output / "logs").exists()
+
+
+def test_the_longest_text_of_a_bi_encoder_has_a_token() -> None:
+    with pytest.raises(ConfigError, match=r"max_tokens.* must be at least 1, got 0"):
+        BiEncoderTraining(data="d", output="o", source="s", max_tokens=0)
+
+
+def test_a_text_is_continued_by_a_token_or_more(capsys: pytest.CaptureFixture[str]) -> None:
+    told = fails(capsys, "ralm", "generate", "--max_new_tokens=0", "--output=o", "--model=m", "--text=t")
+    assert "--max_new_tokens must be at least 1, got 0" in told
