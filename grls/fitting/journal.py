@@ -21,7 +21,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from grls.errors import ConfigError, DataError, GrlsError, MismatchError, WriteError
+from grls.errors import ConfigError, DataError, GrlsError, MismatchError, Option, WriteError
+from grls.evaluation.measures import cutoff
 from grls.fitting.search import TimeIsUp
 from grls.io.files import read_json, refuse_unwritable, write_json
 from grls.io.progress import EVERY, Progress, duration, reporting
@@ -47,8 +48,14 @@ class FitJournal:
     ``records`` has the last record of each stage (``seconds``, ``result``), the latest at the end.
     """
 
-    def __init__(self, output: str | Path, data: str, options: Mapping[str, Any] | None = None):
-        refuse_other_output(Path(output), data)
+    def __init__(
+        self,
+        output: str | Path,
+        data: str,
+        options: Mapping[str, Any] | None = None,
+        measure: str | None = None,
+    ):
+        refuse_other_output(Path(output), data, measure)
         self._file = GrowingFile(Path(output) / JOURNAL, {"data": data, **(options or {})}, _FIELDS)
         self.records: dict[str, dict[str, Any]] = {}
         for record in self._file:
@@ -70,8 +77,8 @@ class FitJournal:
         self._file.close()
 
 
-def refuse_other_output(output: Path, data: str) -> None:
-    """Refuse a folder in which a run over these data could not work. Nothing is written."""
+def refuse_other_output(output: Path, data: str, measure: str | None = None) -> None:
+    """Refuse a folder in which a run over these data, by this measure, could not work. Nothing is written."""
     refuse_unwritable(output, folder=True)
     if output.exists() and not output.is_dir():
         raise ConfigError(f"{output} is a file; give the output another name.")
@@ -85,10 +92,15 @@ def refuse_other_output(output: Path, data: str) -> None:
         )
     with suppress(KeyError, OSError, RecursionError, TypeError, ValueError):  # FitJournal names the damage
         with file.open(encoding="utf-8") as stream:
-            before = json.loads(stream.readline())["settings"]["data"]
-        if before != data:
+            before = json.loads(stream.readline())["settings"]
+        if before["data"] != data:
             raise MismatchError(
                 f"{output} holds a run over other data: give the same data to go on, or another output."
+            )
+        if measure is not None and cutoff(measure) > before["depth"]:
+            raise MismatchError(
+                f"{Option('measure', measure)} reads deeper than the {before['depth']} passages that this "
+                "run ranks: give another output."
             )
 
 

@@ -33,7 +33,7 @@ _REPORTED = 100  # test queries that the kept candidate ranks, before time goes 
 
 def plan_dataset(data: SplitData, output: str | Path, options: FitOptions) -> str:
     """What :func:`fit_dataset` would look at and do; nothing is written, trained or measured."""
-    refuse_other_output(Path(output), data.fingerprint)
+    refuse_other_output(Path(output), data.fingerprint, options.measure)
     progress = FitProgress(Path(output), FitClock(Path(output)), False)
     stages = FitStages(data, Path(output), options, progress)
     todo = [f"  {stage.name}: {stage.work}" for stage in stages.all()]
@@ -48,7 +48,7 @@ def fit_dataset(data: SplitData, output: str | Path, options: FitOptions, shown:
     results.
     """
     quiet()
-    journal = FitJournal(output, data.fingerprint, options.fixed)
+    journal = FitJournal(output, data.fingerprint, options.fixed, options.measure)
     try:
         with without_warnings():
             return _FitRun(data, Path(output), options, journal, shown).run()

@@ -48,6 +48,14 @@ def test_other_data_are_refused_with_the_remedy(tmp_path: Path) -> None:
         FitJournal(tmp_path / "out", "e")
 
 
+def test_a_measure_that_reads_deeper_is_refused_by_its_name(tmp_path: Path) -> None:
+    FitJournal(tmp_path, "d", {"depth": 20}).close()
+    deeper = r"measure=.nDCG@100.* reads deeper than the 20 passages that this run ranks: give another output"
+    with pytest.raises(MismatchError, match=deeper):
+        FitJournal(tmp_path, "d", {"depth": 100}, "nDCG@100")
+    FitJournal(tmp_path, "d", {"depth": 20}, "nDCG@20").close()
+
+
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(ConfigError, match=r"is not empty and holds no fit\.jsonl.*give another output"):
