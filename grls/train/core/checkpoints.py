@@ -75,12 +75,9 @@ class RunState(NamedTuple):
         parts = {name: options[name] for name in ("model", "data")}
         trainer = options["trainer"]
         parts["trainer"] = {name: trainer[name] for name in _TRAINER}
-        whole = {
-            "trainer.callbacks": trainer["callbacks"],
-            "trainer.more": {name: trainer["more"][name] for name in _MORE if name in trainer["more"]},
-        }
-        plain = json.loads(json.dumps([parts, whole], default=str))
-        return cls(_flat(plain[0]) | plain[1])
+        more = {name: trainer["more"][name] for name in _MORE if name in trainer["more"]}
+        plain = json.loads(json.dumps([parts, more], default=str))
+        return cls(_flat(plain[0]) | {"trainer.more": plain[1]})
 
     def refuse_other(self, before: Mapping[str, Any], run: str | Path) -> None:
         """Refuse to resume from the checkpoint ``before`` of a run with other settings or other files."""
