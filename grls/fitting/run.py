@@ -239,7 +239,7 @@ class _FitRun:
                 allowance = (self.clock.left or 0.0) - 0.04 * whole
             in_time = allowance is None or fits * system.cost <= allowance
             if in_time and not self._tested(gold.split, name):
-                with self.progress.stage(f"test {name}", allowance), suppress(TimeIsUp):
+                with suppress(TimeIsUp), self.progress.stage(f"test {name}", allowance):
                     candidates.save_run(candidates.opened(system), gold, system)
                     self.journal.add(f"{gold.split} {name}", 0.0, {})
                 give_back_freed()
