@@ -25,7 +25,7 @@ RUNNER = ("pytest", "pytest-timeout", "hypothesis", "packaging")
 TESTS = (
     "tests/index", "tests/retrieve/test_bm25.py", "tests/retrieve/test_spec.py",
     "tests/retrieve/encoded", "tests/retrieve/generative", "tests/models/load", "tests/models/test_lora.py",
-    "tests/train/stages", "tests/train/biencoder", "tests/evaluation", "tests/report",
+    "tests/train/generator", "tests/train/biencoder", "tests/evaluation", "tests/report",
 )  # fmt: skip
 
 
