@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grls.api.searcher import Searcher
-from grls.api.training_data import USUAL_NAMES, SplitNames, given_splits
+from grls.api.training_data import given_splits
 from grls.data.inputs.entries import corpus_of
-from grls.data.inputs.gold import write_splits
+from grls.data.inputs.gold import queries_and_qrels
 from grls.data.inputs.tables import existing_path
 from grls.fitting.options import FitOptions
-from grls.fitting.splits import read_data
+from grls.fitting.splits import divided, read_data
 from grls.io.arguments import checked_options
-from grls.io.files import TemporaryFolder, folder_for, is_temporary, saying
+from grls.io.files import folder_for, is_temporary, saying
 from grls.retrieve.registry import Opening
 
 if TYPE_CHECKING:
@@ -114,15 +113,10 @@ def fit(
         if queries is None and gold is None and dev is None and test is None:
             source = existing_path(corpus, "corpus")
         if source is not None and source.is_dir():
-            fitted = fit_dataset(read_data(str(source), chosen), Path(folder), chosen)
-            return FitResult(fitted, folder, chosen.device)
-        passages = corpus_of(corpus)
-        names = SplitNames(chosen.train_split, chosen.dev_split, chosen.test_split)
-        splits = given_splits(corpus, passages, queries, gold, dev, test, names)
-        train, dev, test = USUAL_NAMES
-        chosen = replace(chosen, train_split=train, dev_split=dev, test_split=test)
-        place = TemporaryFolder()
-        with saying("the data", place):
-            write_splits(Path(place), passages, splits)
-            fitted = fit_dataset(read_data(os.fspath(place), chosen, "Python objects"), Path(folder), chosen)
-        return FitResult(fitted, folder, chosen.device)
+            data = read_data(str(source), chosen)
+        else:
+            passages = corpus_of(corpus)
+            names = (chosen.train_split, chosen.dev_split, chosen.test_split)
+            asked, qrels = queries_and_qrels(given_splits(corpus, passages, queries, gold, dev, test, names))
+            data = divided("Python objects", passages, asked, qrels, chosen.seed)
+        return FitResult(fit_dataset(data, Path(folder), chosen), folder, chosen.device)

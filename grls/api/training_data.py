@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import has_qrels
+from grls.data.dataset import has_qrels, write_dataset
 from grls.data.inputs.entries import corpus_of
-from grls.data.inputs.gold import Gold, gold_of, hold_out, write_splits
+from grls.data.inputs.gold import Gold, gold_of, hold_out, queries_and_qrels
 from grls.data.inputs.tables import existing_path
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.arguments import short_repr
@@ -37,15 +37,7 @@ def training_data(corpus: Any, queries: Any, gold: Any, dev: Any) -> tuple[Corpu
     return passages, splits
 
 
-class SplitNames(NamedTuple):
-    """The names of the splits in a data set folder."""
-
-    train: str = "train"
-    dev: str = "dev"
-    test: str = "test"
-
-
-USUAL_NAMES = SplitNames()
+SPLITS = ("train", "dev", "test")
 
 
 def given_splits(
@@ -55,17 +47,18 @@ def given_splits(
     gold: Any,
     dev: Any,
     test: Any = None,
-    names: SplitNames = USUAL_NAMES,
+    names: Sequence[str] = SPLITS,
 ) -> dict[str, Gold]:
     """The splits that the user gives, ``train``, ``dev`` and ``test``, or those of a data set folder.
 
-    ``corpus`` is the argument that ``passages`` were read from; other arguments are as of
-    :meth:`grls.api.training.Generator.fit`. Without queries there are none, and gold or dev are refused.
+    ``corpus`` is the argument that ``passages`` were read from; ``names`` are those of a folder's splits.
+    Other arguments are as of :meth:`grls.api.training.Generator.fit`. Without queries there are none, and
+    gold or dev are refused.
     """
     folder = existing_path(corpus if queries is None else queries, "corpus or queries")
     if folder is not None and not (folder / "queries.jsonl").is_file():
         folder = None
-    for split, name, value in zip(USUAL_NAMES, names, (gold, dev, test), strict=True):
+    for split, name, value in zip(SPLITS, names, (gold, dev, test), strict=True):
         if name == split or (folder is not None and value is None):
             continue
         reason = f"{'gold' if split == 'train' else split} is given, too"
@@ -76,16 +69,16 @@ def given_splits(
     source = folder or queries
     splits: dict[str, Gold] = {}
     if source is not None:
-        named = names.train != USUAL_NAMES.train
+        named = names[0] != SPLITS[0]
         judged = gold is None and folder is not None and (named or has_qrels(folder))
-        splits["train"] = gold_of(names.train if judged else gold, source, passages, True)
+        splits["train"] = gold_of(names[0] if judged else gold, source, passages, True)
     elif gold is not None or dev is not None:
         raise DataError(
             f"there are no queries to learn from, and {'gold' if gold is not None else 'dev'} is given: give "
             "queries, too, or the folder of a data set.",
             "queries",
         )
-    for split, name, value in (("dev", names.dev, dev), ("test", names.test, test)):
+    for split, name, value in (("dev", names[1], dev), ("test", names[2], test)):
         if value is None and folder is not None:
             value = name if name != split or (folder / "qrels" / f"{split}.tsv").is_file() else None
         if value is not None:
@@ -128,13 +121,13 @@ def place_data(data: tuple[Corpus, dict[str, Gold]], output: Path, resume: bool)
         MismatchError: The run to resume had other data.
         WriteError: The folder cannot be written.
     """
-    folder = output / DATA
+    folder, (corpus, splits) = output / DATA, data
     if not (resume and folder.is_dir()):
-        write_splits(folder, *data)
+        write_dataset(folder, corpus, *queries_and_qrels(splits))
         return str(folder)
     place = TemporaryFolder()
     new = Path(place) / DATA
-    write_splits(new, *data)
+    write_dataset(new, corpus, *queries_and_qrels(splits))
     for file in sorted(file.relative_to(new) for file in new.rglob("*") if file.is_file()):
         if not (folder / file).is_file() or sha256(folder / file) != sha256(new / file):
             raise MismatchError(

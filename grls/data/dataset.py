@@ -343,6 +343,18 @@ def turns_of(query: Query) -> list[list[str]]:
     return [[" ".join(text.split()) for text in turn] for turn in turns if turn]
 
 
+def refuse_breaks(qrels: Mapping[str, Mapping[str, Mapping[str, int]]], source: str | Path) -> None:
+    """Refuse ids that no qrels file could carry."""
+    for judged in qrels.values():
+        for query_id, grades in judged.items():
+            for name in (query_id, *grades):
+                if _BREAKS.search(name):
+                    raise DataError(
+                        f"the id {name!r} holds a tab or a line end, which qrels cannot carry; rename it.",
+                        source,
+                    )
+
+
 def write_dataset(
     folder: str | Path,
     passages: Iterable[Passage | dict[str, Any]],
@@ -358,14 +370,7 @@ def write_dataset(
         queries: All queries of all splits.
         qrels: Split -> query id -> passage id -> grade.
     """
-    for judged in qrels.values():
-        for query_id, grades in judged.items():
-            for name in (query_id, *grades):
-                if _BREAKS.search(name):
-                    raise DataError(
-                        f"the id {name!r} holds a tab or a line end, which qrels cannot carry; rename it.",
-                        folder,
-                    )
+    refuse_breaks(qrels, folder)
     with atomic_folder(folder, "corpus.jsonl") as new:
         with (new / "corpus.jsonl").open("w", encoding="utf-8", newline="\n") as stream:
             for p in passages.records() if isinstance(passages, Corpus) else passages:

@@ -18,7 +18,7 @@ import hashlib
 import json
 import random
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, islice
 from pathlib import Path
@@ -37,6 +37,8 @@ from grls.data.dataset import (
     passage_queries,
     read_qrels,
     read_queries,
+    refuse_breaks,
+    relevant,
     told_unknown,
     write_dataset,
 )
@@ -89,7 +91,6 @@ class SplitData:
         pseudo: Splits whose queries are cut out of passages.
     """
 
-    folder: str
     name: str
     corpus: Corpus
     queries: list[Query]
@@ -193,21 +194,13 @@ class SplitData:
         ]
 
 
-def read_data(data: str, options: FitOptions, name: str | None = None) -> SplitData:
+def read_data(data: str, options: FitOptions) -> SplitData:
     """Read a data set, refuse whatever is wrong with it before any work is done, and divide it.
 
     Queries and judgements may be missing. Without any qrels the evidence of the queries is their gold, as of
     the split to learn from, and every query needs it. Queries that no qrels name take no part.
     """
     corpus, folder = Corpus.read(data), Path(data)
-    empty = (passage.id for passage in corpus if not passage.text.strip() and not passage.title.strip())
-    if ids := list(islice(empty, 4)):
-        shown = ", ".join(map(repr, ids[:3])) + (", …" if len(ids) > 3 else "")
-        raise DataError(
-            f"passages without text or title: {shown}; nothing can be learned of them. Remove them, or give "
-            "them a text.",
-            corpus.source,
-        )
     faults = check_data(data, corpus) if folder.is_dir() else []
     if faults := [fault for fault in faults if not fault.told]:
         text = f"{counted(len(faults), 'fault')} in queries and qrels; correct them, then call again."
@@ -235,33 +228,48 @@ def read_data(data: str, options: FitOptions, name: str | None = None) -> SplitD
         kept |= {query.id: query for query in rows}
         qrels[split] = known
     queries = [kept[query.id] for query in queries if query.id in kept]
+    return divided(data, corpus, queries, qrels, options.seed, notes)
+
+
+def divided(
+    name: str,
+    corpus: Corpus,
+    queries: list[Query],
+    qrels: dict[str, Qrels],
+    seed: int,
+    notes: tuple[str, ...] = (),
+) -> SplitData:
+    """Make the splits that a run needs of those that are given; the same for the same seed."""
+    empty = (passage.id for passage in corpus if not passage.text.strip() and not passage.title.strip())
+    if ids := list(islice(empty, 4)):
+        shown = ", ".join(map(repr, ids[:3])) + (", …" if len(ids) > 3 else "")
+        raise DataError(
+            f"passages without text or title: {shown}; nothing can be learned of them. Remove them, or give "
+            "them a text.",
+            corpus.source,
+        )
+    refuse_breaks(qrels, name)
+    for judged in qrels.values():
+        refuse_without_gold([query for query, grades in judged.items() if not relevant(grades)], name)
     digest = hashlib.sha256(corpus.fingerprint.encode())
     for part in (queries, qrels):
         digest.update(json.dumps(part, ensure_ascii=False).encode())
-    return _divided(
-        SplitData(data, name or data, corpus, queries, qrels, digest.hexdigest(), notes), options.seed
-    )
-
-
-def _divided(source: SplitData, seed: int) -> SplitData:
-    """Make the splits that a run needs of those that there are; the same for the same seed."""
-    queries, qrels = list(source.queries), {**source.qrels}
-    notes, pseudo = [*source.notes], list[str]()
+    queries, qrels, changes, pseudo = [*queries], {**qrels}, [*notes], list[str]()
     for earlier, later in ((TRAIN, TEST), (DEV, TEST), (TRAIN, DEV)):  # none is learned that is asked
         both = qrels.get(earlier, {}).keys() & qrels.get(later, {}).keys()
         if both:
             are = counted(len(both), f"query of {earlier} is", f"queries of {earlier} are")
-            notes.append(f"{are} in {later} as well, and left out of {earlier}")
+            changes.append(f"{are} in {later} as well, and left out of {earlier}")
             _, qrels[earlier] = _parted(qrels[earlier], both)
             if not qrels[earlier]:
                 del qrels[earlier]
     if TRAIN not in qrels:
-        written = sentence_queries(source.corpus, _PSEUDO, seed, {query.id for query in source.queries})
+        written = sentence_queries(corpus, _PSEUDO, seed, {query.id for query in queries})
         if not written:
             raise DataError(
                 "no passage has a sentence, so no query can be made of them: give queries with their "
                 "passages (queries.jsonl and qrels/train.tsv).",
-                source.folder,
+                name,
             )
         queries += written
         qrels[TRAIN] = evidence_qrels(written)
@@ -269,7 +277,7 @@ def _divided(source: SplitData, seed: int) -> SplitData:
         asked, found = "labelled questions", "BM25 finds more"
         if DEV in qrels:
             asked, found = "training queries", "results are worse"
-        notes.append(
+        changes.append(
             f"no {asked}: {counted(len(written), 'pseudo-query')}, parts of sentences of the passages, "
             f"stand in for them, and {found} than with real ones"
         )
@@ -283,22 +291,20 @@ def _divided(source: SplitData, seed: int) -> SplitData:
             qrels[DEV], qrels[TRAIN] = _parted(qrels[TRAIN], _drawn(qrels[TRAIN], size, seed))
             told = f"{size:,} of the {counted(whole, 'training query')} are split off as dev"
         if not pseudo:
-            notes.append(f"no dev queries: {told}")
+            changes.append(f"no dev queries: {told}")
         pseudo += [DEV] if pseudo else []
     if (whole := len(qrels[DEV])) >= _LARGE:
         qrels[TUNE], qrels[DEV] = _parted(qrels[DEV], _drawn(qrels[DEV], whole // 2, seed))
-        every = counted(whole, "dev query")
-        notes.append(f"of {every} {len(qrels[TUNE]):,} tune and {len(qrels[DEV]):,} choose")
+        told = counted(whole, "dev query")
+        changes.append(f"of {told} {len(qrels[TUNE]):,} tune and {len(qrels[DEV]):,} choose")
     if TEST not in qrels:
         told = f"{CUT}, on which BM25 wins" if DEV in pseudo else "dev, which the choice was made on"
-        notes.append(f"no test queries: the report is on {told}")
+        changes.append(f"no test queries: the report is on {told}")
     qrels = {name: qrels[name] for name in (TRAIN, TUNE, DEV, TEST) if name in qrels}
-    own = passage_queries(
-        queries, {q: grades for judged in qrels.values() for q, grades in judged.items()}, source.corpus
-    )
-    if own:
-        notes.append(own_told(len(own), "the corpus"))
-    return replace(source, queries=queries, qrels=qrels, notes=tuple(notes), pseudo=tuple(pseudo))
+    every = {query: grades for judged in qrels.values() for query, grades in judged.items()}
+    if own := passage_queries(queries, every, corpus):
+        changes.append(own_told(len(own), "the corpus"))
+    return SplitData(name, corpus, queries, qrels, digest.hexdigest(), tuple(changes), tuple(pseudo))
 
 
 def _drawn(qrels: Qrels, size: int, seed: int) -> set[str]:

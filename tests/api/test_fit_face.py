@@ -97,6 +97,11 @@ def test_what_cannot_work_is_an_error_before_anything_is_written(tmp_path: Path)
         grls.fit(CORPUS, QUERIES, GOLD, output=tmp_path / "out", epochs=3)
     with pytest.raises(DataError, match="p9"):
         grls.fit(CORPUS, QUERIES, {name: ["p9"] for name in GOLD}, output=tmp_path / "out", **ALONE)
+    with pytest.raises(DataError, match="holds a tab or a line end"):
+        grls.fit(CORPUS, {"q\t0": "who ?"}, {"q\t0": ["p0"]}, output=tmp_path / "out", **ALONE)
+    (tmp_path / "none.tsv").write_text("query-id\tcorpus-id\tscore\nq0\tp0\t0\n")
+    with pytest.raises(DataError, match="1 query has no gold passage: 'q0'"):
+        grls.fit(CORPUS, {"q0": "who ?"}, tmp_path / "none.tsv", output=tmp_path / "out", **ALONE)
     assert not (tmp_path / "out").exists()
 
 

@@ -15,11 +15,18 @@ from small_data import passages, queries, write_small
 from tables import TABLES
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import gold_passages, read_qrels, read_queries, read_split, told_unknown
+from grls.data.dataset import (
+    gold_passages,
+    read_qrels,
+    read_queries,
+    read_split,
+    told_unknown,
+    write_dataset,
+)
 from grls.data.inputs.entries import corpus_of, queries_from
-from grls.data.inputs.gold import Gold, gold_of, write_splits
+from grls.data.inputs.gold import Gold, gold_of, queries_and_qrels
 from grls.data.types import Passage, Query
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError
 
 TEXTS = ["otters eat fish .", "a holt is a den ."]
 
@@ -364,7 +371,7 @@ def test_a_data_set_is_written_with_its_splits(tmp_path: Path) -> None:
     corpus = corpus_of([{"text": "zero", "year": 1999}, {"text": "one", "title": "One"}])
     train = gold_of([[1, 0], {0}], ["what ?", "where ?"], corpus)
     dev = Gold(train.queries[:1], {"0": {"1": 2, "0": 0}})
-    write_splits(tmp_path / "data", corpus, {"train": train, "dev": dev})
+    write_dataset(tmp_path / "data", corpus, *queries_and_qrels({"train": train, "dev": dev}))
     written = Corpus.read(tmp_path / "data")
     assert (written.fingerprint, written.metadata_fingerprint) == (
         corpus.fingerprint, corpus.metadata_fingerprint,
@@ -375,18 +382,12 @@ def test_a_data_set_is_written_with_its_splits(tmp_path: Path) -> None:
 
 
 def test_a_data_set_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
-    made = gold_of({"a": "0"}, {"a": "what ?"})
-    other = gold_of({"a": "0"}, {"a": "where ?"})
-    broken = gold_of({"a\tb": "0"}, {"a\tb": "what ?"})
-    for splits, error, why in (
-        ({"train/x": made}, ConfigError, "expected a split such as train"),
-        ({"train": Gold([], {})}, DataError, "the split 'train' holds no query"),
-        ({"train": made, "dev": other}, DataError, "the query 'a' of the split 'dev' differs"),
-        ({"train": broken}, DataError, "holds a tab"),
-    ):
-        raises(error, why, write_splits, tmp_path / "data", CORPUS, splits)
+    broken = queries_and_qrels({"train": gold_of({"a\tb": "0"}, {"a\tb": "what ?"})})
+    raises(DataError, "holds a tab", write_dataset, tmp_path / "data", CORPUS, *broken)
     assert list(tmp_path.iterdir()) == []
-    write_splits(tmp_path / "data", CORPUS, {"test": made})
+    write_dataset(
+        tmp_path / "data", CORPUS, *queries_and_qrels({"test": gold_of({"a": "0"}, {"a": "what ?"})})
+    )
     assert read_qrels(tmp_path / "data" / "qrels" / "test.tsv") == {"a": {"0": 1}}
 
 

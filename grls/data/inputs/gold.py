@@ -1,11 +1,10 @@
-"""Queries with their gold passages from Python objects, all checked first, and the data set that they are."""
+"""Queries with their gold passages from Python objects, all checked first."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,6 @@ from grls.data.dataset import (
     read_qrels,
     relevant,
     told_unknown,
-    write_dataset,
 )
 from grls.data.inputs.entries import queries_from
 from grls.data.inputs.tables import (
@@ -35,7 +33,7 @@ from grls.data.inputs.tables import (
     table_from,
 )
 from grls.data.types import Query
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError
 from grls.io.arguments import list_from, short_repr
 from grls.io.progress import counted
 
@@ -338,27 +336,10 @@ def _add(grades: dict[str, int], passage: str, grade: Any, label: str) -> None:
         )
 
 
-_SPLIT = re.compile(r"\w[\w.-]*")
-
-
-def write_splits(folder: str | Path, corpus: Corpus, splits: Mapping[str, Gold]) -> None:
-    """Write a data set, atomically: the whole folder or nothing; an earlier data set there is replaced."""
-    queries: dict[str, Query] = {}
-    for split, gold in splits.items():
-        if not _SPLIT.fullmatch(split):
-            raise ConfigError(f"expected a split such as train, dev or test, got {split!r}.")
-        if not gold.queries:
-            raise DataError(
-                f"the split {split!r} holds no query; add queries or leave the split out.", folder
-            )
-        for query in gold.queries:
-            if queries.setdefault(query.id, query) != query:
-                raise DataError(
-                    f"the query {query.id!r} of the split {split!r} differs from the query of that id in "
-                    "another split; rename one.",
-                    folder,
-                )
-    write_dataset(folder, corpus, queries.values(), {split: gold.qrels for split, gold in splits.items()})
+def queries_and_qrels(splits: Mapping[str, Gold]) -> tuple[list[Query], dict[str, Qrels]]:
+    """The queries of all splits, each once, and the judgements of each split."""
+    queries = {query.id: query for gold in splits.values() for query in gold.queries}
+    return [*queries.values()], {split: gold.qrels for split, gold in splits.items()}
 
 
 _SHARE, _MOST = 0.1, 200
