@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from grls.api.searcher import Searcher, member
+from grls.api.searcher import Searcher, composing, composite, named_member
 from grls.data.inputs.entries import corpus_of
 from grls.data.inputs.tables import existing_path
 from grls.data.words import Analyzer
@@ -21,9 +21,9 @@ from grls.models.option_names import Device, PrecisionName
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.bm25_options import BM25Options, Variant
 from grls.retrieve.compose import fusion_spec
-from grls.retrieve.fusion.retriever import Fusion, Method
+from grls.retrieve.fusion.retriever import Fusion, Method, fused
 from grls.retrieve.hub_names import is_on_the_hub
-from grls.retrieve.registry import Opening
+from grls.retrieve.registry import Opening, open_member
 from grls.retrieve.spec import MANIFEST
 
 if TYPE_CHECKING:
@@ -141,7 +141,13 @@ def fuse(
             "folder with grls.load(folder)."
         )
     fusion = Fusion(method=method, weights=None if weights is None else tuple(weights), **options)
-    return at_hand[0].composed("fuse", fusion_spec([*map(member, searchers)], fusion, depth, length), output)
+    corpus = at_hand[0].corpus
+    opening = replace(at_hand[0].opening, corpus=corpus, opened={})
+    with composing("fuse", output):
+        members = [named_member(one, corpus) for one in searchers]
+        opened = [open_member(one, Path(), f"members[{n}]", opening) for n, one in enumerate(members)]
+        retriever = fused(opened, fusion, depth, length)
+    return composite(retriever, fusion_spec(members, fusion, depth, length), output, at_hand[0])
 
 
 def build_searcher(model: str, corpus: Any, folder: str | os.PathLike[str], building: Building) -> Searcher:

@@ -23,7 +23,7 @@ from grls.data.inputs.entries import SOURCE, corpus_of
 from grls.data.inputs.gold import gold_of
 from grls.data.inputs.tables import existing_path, id_list
 from grls.data.types import Hit, Query
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.arguments import Count, checked, checked_options
 from grls.io.files import (
     NOT_PICKLED,
@@ -35,13 +35,14 @@ from grls.io.files import (
 )
 from grls.io.progress import counted
 from grls.retrieve.base import Description, Retriever, untuned_fingerprint
-from grls.retrieve.compose import compose, hops_spec, hybrid_spec, rescored_spec, write_retriever
+from grls.retrieve.compose import hops_spec, hybrid_spec, rescored_spec, write_retriever
 from grls.retrieve.hits import search_hits, with_texts
 from grls.retrieve.hops.options import HopOptions, HopSteps
+from grls.retrieve.hops.retriever import HopsRetriever, RankedHops
 from grls.retrieve.hub_names import CardOptions, is_hub_name
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.queries import queries_of
-from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.registry import BM25, Opening, load_retriever, names_bm25, with_languages
 from grls.retrieve.rescored.options import PASSAGES, Rereading
 from grls.retrieve.spec import MANIFEST, Component, Member, data_beside, followed
 from grls.tune.options import TuneOptions
@@ -249,16 +250,22 @@ class Searcher:
             ConfigError: This is no generator, a retriever cannot be a prior, or an option cannot be used.
             MismatchError: A prior is over another corpus.
         """
+        from grls.retrieve.generative.retriever import as_generator  # late: PyTorch
+        from grls.retrieve.hybrid.retriever import HybridRetriever
+
         if weights is not None and len(weights) != len(priors):
             raise ConfigError(
                 f"{counted(len(weights), 'weight')} for {counted(len(priors), 'prior')}: give one for each "
                 "prior."
             )
-        pairs = zip(map(member, priors), weights or [1.0] * len(priors), strict=True)
-        specs = [PriorSpec(prior, weight) for prior, weight in pairs]
-        return self.composed(
-            "with_priors", hybrid_spec(self.component, specs, PriorOptions(**options)), output
-        )
+        pairs = zip(priors, weights or [1.0] * len(priors), strict=True)
+        chosen = PriorOptions(**options)
+        with composing("with_priors", output):
+            generator = as_generator(self.component.single_step, "priors look ahead for a generator")
+            specs = [PriorSpec(named_member(prior, self.corpus), weight) for prior, weight in pairs]
+            spec = hybrid_spec(self.component, specs, chosen)
+            retriever = HybridRetriever.over(generator, specs, chosen, opening=self.opening)
+        return composite(retriever, spec, output, self)
 
     @checked_options(HopOptions)
     def hops(
@@ -280,8 +287,10 @@ class Searcher:
         Raises:
             ConfigError: An option cannot be used, or does not fit the retriever.
         """
-        spec = hops_spec(self.component, HopOptions(max=max, steps=steps, **options))
-        return self.composed("hops", spec, output)
+        chosen = HopOptions(max=max, steps=steps, **options)
+        with composing("hops", output):
+            retriever = (RankedHops if steps == "ranked" else HopsRetriever)(self.retriever, chosen)
+        return composite(retriever, hops_spec(self.component, chosen), output, self)
 
     @checked_options(Rereading)
     def rescored(self, model: str | Path, *, output: str | Path | None = None, **options: Any) -> Searcher:
@@ -295,8 +304,13 @@ class Searcher:
         Raises:
             ConfigError: The model is no cross-encoder, or an option cannot be used.
         """
+        from grls.retrieve.rescored.retriever import rescored_by  # late: sentence-transformers
+
         rereading = Rereading(**{"passages": PASSAGES, **options})
-        return self.composed("rescored", rescored_spec(self.component, str(model), rereading), output)
+        with composing("rescored", output):
+            spec = rescored_spec(self.component, str(model), rereading)
+            retriever = rescored_by(self.retriever, str(Path(model).expanduser()), rereading, self.opening)
+        return composite(retriever, spec | retriever.sums(), output, self)
 
     @checked_options(TuneOptions)
     def tune(self, queries: Any, gold: Any = None, **options: Any) -> Self:
@@ -466,19 +480,35 @@ class Searcher:
         with self.on_disk() as folder:
             return upload(folder, name, private, card_of(self.retriever, folder, name, card_options))
 
-    def composed(self, call: str, spec: dict[str, Any], output: str | Path | None) -> Searcher:
-        """The searcher of a specification, in memory or in a new folder; errors begin with the ``call``."""
-        if output is not None:
-            refuse_unusable(output, MANIFEST)
-        made = compose(spec, self.opening, call=call)
-        if output is not None:
-            write_retriever(made, output, link=True)
-        return Searcher(made.retriever, output, self.opening, made.spec)
+
+@contextmanager
+def composing(call: str, output: str | Path | None) -> Iterator[None]:
+    """Errors of a composite begin with the call; a folder that cannot be written is refused at once."""
+    if output is not None:
+        refuse_unusable(output, MANIFEST)
+    try:
+        yield
+    except (ConfigError, DataError, MismatchError) as error:
+        text = error.text.removeprefix(f"{MANIFEST}: ")  # there is no such file
+        raise type(error)(f"{call}: {text}") from error
 
 
-def member(retriever: Searcher | str | Path) -> Member:
-    """A member of a composite: a retriever at hand, or the name of one."""
-    return retriever.component if isinstance(retriever, Searcher) else str(retriever)
+def composite(
+    retriever: Retriever, spec: dict[str, Any], output: str | Path | None, of: Searcher
+) -> Searcher:
+    """The searcher of a composite, opened as one of its members was; its folder gets the ``spec``."""
+    if output is not None:
+        write_retriever(Component(retriever, None, spec), output, link=True)
+    return Searcher(retriever, output, of.opening, spec)
+
+
+def named_member(retriever: Searcher | str | Path, corpus: Corpus) -> Member:
+    """A member of a composite: a retriever at hand, or a name that any folder may hold."""
+    if isinstance(retriever, Searcher):
+        return retriever.component
+    if names_bm25(str(retriever)):
+        return with_languages({"kind": BM25}, Path(), corpus)
+    return str(Path(retriever).absolute()) if Path(retriever).exists() else str(retriever)
 
 
 @contextmanager

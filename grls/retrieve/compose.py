@@ -81,19 +81,15 @@ def rescored_spec(retriever: Member, model: str, rereading: Rereading) -> dict[s
 
     refuse_missing_folder(model)
     path = Path(model).expanduser()
-    named = str(path) if path.is_dir() else model
+    named = str(path.absolute()) if path.is_dir() else model
     weight = {} if rereading.weight is None else {"weight": rereading.weight}
     return {
         "kind": "rescored", "retriever": retriever, "model": named, "passages": rereading.passages, **weight,
     }  # fmt: skip
 
 
-def compose(spec: dict[str, Any], opening: Opening | None = None, call: str = "") -> Component:
-    """The composite of a specification, in memory.
-
-    Members at hand are used as they are, and those that are named by their folders are opened. Errors begin
-    with the ``call``.
-    """
+def compose(spec: dict[str, Any], opening: Opening | None = None) -> Component:
+    """The composite of a specification whose members are named by their folders, in memory."""
     here, opening = Path(), replace(opening or Opening(), opened={}, numbers=count())
     draft = with_languages(spec, here)
     try:
@@ -103,19 +99,10 @@ def compose(spec: dict[str, Any], opening: Opening | None = None, call: str = ""
             retriever = open_spec(here, complete, opening)
     except (ConfigError, DataError, MismatchError) as error:
         text = error.text.removeprefix(f"{MANIFEST}: ")  # there is no such file
-        raise type(error)(f"{call}: {text}" if call else text) from error
+        raise type(error)(text) from error
     if hasattr(retriever, "sums"):
         complete |= retriever.sums()
-    return Component(retriever, None, {"format": FORMAT, **_with_full_paths(complete)})
-
-
-def _with_full_paths(spec: dict[str, Any]) -> dict[str, Any]:
-    for holder, key in member_keys(spec):
-        if isinstance(holder[key], dict):
-            _with_full_paths(holder[key])
-        elif isinstance(holder[key], str) and Path(holder[key]).exists():
-            holder[key] = str(Path(holder[key]).absolute())
-    return spec
+    return Component(retriever, None, complete)
 
 
 def write_retriever(
@@ -180,7 +167,7 @@ def write_retriever_into(
             return
         else:
             (new / target).mkdir(parents=True, exist_ok=True)
-            spec = source.spec
+            spec = {"format": FORMAT, **source.spec}
         moved = with_copies(spec, source, target)
         seal(new / target / MANIFEST, json.loads(json.dumps(moved, default=json_value)))
 
@@ -212,7 +199,7 @@ def write_retriever_into(
         """The path of a member; None: it is the name of a model, or ``bm25``."""
         if isinstance(member, Component):
             return member.folder
-        path = member_path(member, source if isinstance(source, Path) else Path("/"))
+        path = member_path(member, source if isinstance(source, Path) else Path())
         return path if path.exists() else None
 
     def refuse_lost(source: Path) -> None:

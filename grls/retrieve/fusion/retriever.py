@@ -263,10 +263,7 @@ class FusionRetriever(_Fused):
             corpus = opened[min(opened)].corpus if opened else opening.corpus
             member = parts.members[number], folder, f"members[{number}]"
             opened[number] = open_member(*member, replace(opening, corpus=corpus))
-        members = [opened[number] for number in range(len(lacks))]
-        if all(member.describe().steps == "dynamic" for member in members):
-            return FusedChains(members, fusion, parts.length)
-        return FusionRetriever(members, fusion, parts.depth)
+        return fused([opened[number] for number in range(len(lacks))], fusion, parts.depth, parts.length)
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         queries = queries_of(queries)
@@ -325,6 +322,15 @@ class FusedChains(_Fused):
         retrieved = [member.retrieve_chains(queries, allow) for member in self.members]
         best = [[chains[0] if chains else empty for chains in member] for member in retrieved]
         return list(zip(*best, strict=True))
+
+
+def fused(
+    members: Sequence[Any], fusion: Fusion, depth: int | None = None, length: Length = "mean"
+) -> FusionRetriever | FusedChains:
+    """The fusion of chains where all members end theirs by DONE, else that of rankings."""
+    if all(member.describe().steps == "dynamic" for member in members):
+        return FusedChains(members, fusion, length)
+    return FusionRetriever(members, fusion, depth)
 
 
 @options()

@@ -122,7 +122,7 @@ class HopsRetriever(_HopByHop):
         if hops.steps not in ("fixed", "dynamic"):
             cause = "a single step has no hops" if hops.steps == "single" else "ranked hops make no chains"
             raise ConfigError(f"{cause}: choose {Option('hops.steps', 'fixed', 'dynamic')}.")
-        self.retriever = retriever = single_steps(retriever)
+        self.retriever = retriever = _single_steps(retriever)
         self.hops = hops
         finder: Finder = (
             Writes(retriever, hops.repeat) if has_log_probabilities(retriever) else SearchesAgain(retriever)
@@ -160,11 +160,10 @@ class HopsRetriever(_HopByHop):
         hops = from_record(HopOptions, spec["hops"], file, "hops")
         plain = replace(opening, hop_by_hop=False)
         member = open_member(spec["retriever"], folder, "retriever", plain)
-        made = RankedHops if hops.steps == "ranked" else cls
-        return made(_single_steps(member), hops)
+        return RankedHops(member, hops) if hops.steps == "ranked" else cls(member, hops)
 
-    @classmethod
-    def over(cls, retriever: Retriever, hops: HopOptions) -> Retriever:
+    @staticmethod
+    def over(retriever: Retriever, hops: HopOptions) -> Retriever:
         return hop_by_hop(retriever, hops)
 
     def describe(self) -> Description:
@@ -249,7 +248,8 @@ class RankedHops(_HopByHop):
     stop: InitVar[StopRule | None] = None
 
     def __post_init__(self, memory: Memory | None, stop: StopRule | None) -> None:
-        retriever, hops = self.retriever, self.hops
+        self.retriever, hops = _single_steps(self.retriever), self.hops
+        retriever = self.retriever
         if hops.evidence and isinstance(retriever, DecodesHops):
             raise ConfigError(
                 f"{Option('hops.evidence')}: a generator reads as much evidence as in training "
@@ -345,8 +345,7 @@ def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
     """
     if hops.steps == "single":
         return single_steps(retriever)
-    inner = _single_steps(retriever)
-    return RankedHops(inner, hops) if hops.steps == "ranked" else HopsRetriever(inner, hops)
+    return RankedHops(retriever, hops) if hops.steps == "ranked" else HopsRetriever(retriever, hops)
 
 
 def _single_steps(retriever: Retriever) -> Retriever:

@@ -98,14 +98,10 @@ class RescoredRetriever:
 
     @staticmethod
     def open(folder: Path, spec: dict[str, Any], opening: Opening) -> RescoredRetriever:
-        """Of the options of search, only batch size and ``truncate_queries`` reach the cross-encoder. It
-        computes in bfloat16 where that is the precision, else in float32.
-        """
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "model", "passages"), ("weight", "fingerprint"), file)
         rereading = from_fields(Rereading, spec, file, "rescored")
         retriever = open_member(spec["retriever"], folder, "retriever", opening)
-        precision = "bfloat16" if opening.precision == "bfloat16" else "float32"
         model = spec["model"]  # a folder, relative to this one, or a hub name
         if not isinstance(model, str) or not model:
             raise DataError(f"model: expected a folder or hub name of a cross-encoder, got {model!r}.", file)
@@ -117,17 +113,14 @@ class RescoredRetriever:
                 "where it is.",
                 file,
             )
-        encoder = PairScorer.load(str(path) if path.is_dir() else model, opening.device, precision)
-        known = spec.get("fingerprint", encoder.fingerprint())
-        if chosen_verify(opening.verify) is not False and known != encoder.fingerprint():
+        rescored = rescored_by(retriever, str(path) if path.is_dir() else model, rereading, opening)
+        print_ = rescored.encoder.fingerprint()
+        if chosen_verify(opening.verify) is not False and spec.get("fingerprint", print_) != print_:
             raise MismatchError(
                 f"{file}: model is another cross-encoder than this retriever was made with (fingerprint): "
                 "bring back the right one, or take the field out and tune weight and passages again."
             )
-        options: dict[str, Any] = {"name": path.name if path.is_dir() else model}
-        if (search := opening.searching) is not None:
-            options |= {name: getattr(search, name) for name in _USED}
-        return over(retriever, encoder, rereading, **options)
+        return rescored
 
     @classmethod
     def recognises(cls, model: str) -> bool:
@@ -292,6 +285,22 @@ class RescoredHops(RescoredRetriever):
         first = first_hop(self.retriever, queries, evidence, count, allow)
         ranked = self._reread(queries, [step.hits for step in first], evidence)
         return [HopHits(hits[:k], step.done) for hits, step in zip(ranked, first, strict=True)]
+
+
+def rescored_by(
+    retriever: Retriever, model: str, rereading: Rereading, opening: Opening
+) -> RescoredRetriever:
+    """Load the cross-encoder of a folder or hub name, and rescore with it.
+
+    Of the options of search, only batch size and ``truncate_queries`` reach it. It computes in bfloat16 where
+    that is the precision, else in float32.
+    """
+    precision = "bfloat16" if opening.precision == "bfloat16" else "float32"
+    encoder = PairScorer.load(model, opening.device, precision)
+    options: dict[str, Any] = {"name": Path(model).name if Path(model).is_dir() else model}
+    if (search := opening.searching) is not None:
+        options |= {name: getattr(search, name) for name in _USED}
+    return over(retriever, encoder, rereading, **options)
 
 
 def over(
