@@ -14,7 +14,6 @@ from typing import Annotated, NamedTuple
 from grls.errors import ConfigError
 from grls.evaluation.ruletaker import Rule
 from grls.io.arguments import Count, NonNegativeInt, Share, options
-from grls.io.recipes import rare
 
 NAMES = (
     "anna ben carla david emma felix greta hugo iris jonas kate leo maria nils olga paul rosa simon tina "
@@ -51,13 +50,13 @@ class TheoryOptions:
         max_depth: Most rules of a proof.
     """
 
-    subjects: _Several = rare(39)
-    predicates: _Several = rare(20)
-    rules: NonNegativeInt = rare(60)
-    conjunction_rate: Share = rare(0.0)
-    relations: NonNegativeInt = rare(0)
-    named_rate: Share = rare(0.0)
-    max_depth: Count = rare(4)
+    subjects: _Several = 39
+    predicates: _Several = 20
+    rules: NonNegativeInt = 60
+    conjunction_rate: Share = 0.0
+    relations: NonNegativeInt = 0
+    named_rate: Share = 0.0
+    max_depth: Count = 4
 
 
 USUAL_THEORY = TheoryOptions()

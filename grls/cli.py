@@ -3,9 +3,8 @@
 A verb is a function of ``grls.commands``. Its docstring is the ``--help``; its parameters before ``*`` are
 positional arguments, the others options. Options in dataclasses are nested: ``--search.beams 20``. The
 options stored in a retriever folder (``search`` and ``hops`` in ``grls.json``) replace the defaults.
-``--config`` takes a file or the name of a recipe (:mod:`grls.io.recipes`). ``--help all`` explains options
-that are rarely set, too. The exit codes are described in :mod:`grls.io.ending`; a wrong option ends a command
-with 2.
+``--config`` takes a file or the name of a recipe (:mod:`grls.io.recipes`). The exit codes are described in
+:mod:`grls.io.ending`; a wrong option ends a command with 2.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from importlib import import_module
 from inspect import Parameter, isclass, signature
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, cast, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
 import grls
 from grls.errors import ConfigError, DataError, Option
@@ -30,7 +29,7 @@ from grls.io import ending
 from grls.io.arguments import UnfitError, fitted
 from grls.io.option_errors import InParagraphs, PlainParser, is_list, name_lines, paragraphs
 from grls.io.progress import showing, wait_asleep_if_busy
-from grls.io.recipes import load_plugins, rare_options, with_recipes
+from grls.io.recipes import load_plugins, with_recipes
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
@@ -276,11 +275,9 @@ class Command:
     def run(self, arguments: list[str]) -> None:
         """Parse and run; the options that a retriever folder stores take the place of the defaults."""
         function = self.function
-        all_options = arguments[-2:] in (["--help", "all"], ["-h", "all"])
-        arguments = arguments[:-1] if all_options else arguments
         parser = self.parser()
         if not {"-h", "--help"}.isdisjoint(arguments):
-            self.explain(parser, all_options)
+            self.explain(parser)
         arguments = with_lists(arguments, parser)
         parsed = parser.parse_args(arguments)
         folder = parsed.as_dict().get("retriever")
@@ -353,28 +350,21 @@ class Command:
             parser.add_argument("--verify", type=bool | None, default=None, help=_VERIFY)
         return parser
 
-    def explain(self, parser: ArgumentParser, all_options: bool) -> None:
-        """Give the parser its help; without ``all_options`` it leaves out what is rarely set."""
+    def explain(self, parser: ArgumentParser) -> None:
+        """Give the parser its help."""
         import docstring_parser
 
         doc = docstring_parser.parse(self.function.__doc__ or "")
         parser.description = "\n\n".join(filter(None, (doc.short_description, doc.long_description)))
         names = {name: verb.summary for name, verb in self.verb.names.items()}
         parser.epilog = f"See also `{self.prog} NAME`:\n\n{name_lines(names)}\n" if names else "\n"
-        if not all_options:
-            parser.epilog += f"`{self.prog} --help all` explains the options that are rarely set, too."
         if self.verb.training and "train" in ending.lacking_extras():
             parser.epilog += '\n\nIt needs Lightning, which is not installed: `pip install "grls[train]"`.'
         helps = {param.arg_name: param.description or "" for param in doc.params}
-        kinds = {action.dest: getattr(action, "_typehint", None) for action in parser._actions}
-        for group in parser._action_groups:
-            kinds[str(group.dest)] = getattr(group, "group_class", None)
-        rare = {option for name, kind in kinds.items() for option in rare_options(name, kind)} | _RARE
         for action in parser._actions:
             if not action.option_strings:
                 action.help = helps.get(action.dest, "")
             action.help = action.help or _SAID.get(action.dest)
-            cast(Any, action).rare = action.dest in rare and not all_options  # the formatter leaves it out
 
     def saving(self) -> str:
         """The advice after an out-of-memory error: which options save memory."""
@@ -392,11 +382,6 @@ class Command:
 
 _SAVES = ("memory", "batch_size", "beams", "window", "candidates", "max_new_tokens")
 """Options whose lower values save memory, in the order in which they are advised."""
-_RARE = {
-    "dev_share", "drop_leaks", "drop_missing", "max_proofs", "name", "query_filters", "ratios", "seed",
-    "tokenizer", "verify",
-}  # fmt: skip
-"""Options of commands that are rarely set; see :func:`grls.io.recipes.rare`."""
 _SAID = {
     "device": "Where models run: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.",
     "precision": "Precision of models: float32, bfloat16, or int8 on CPUs (generators only); auto: bfloat16 "

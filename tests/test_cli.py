@@ -161,20 +161,7 @@ def test_help_explains_every_option(command: str, capsys: pytest.CaptureFixture[
         assert len(re.findall(r"[a-z]{2,}", re.sub(r"^--\S+( \S+)?", "", described))) >= 1, option
 
 
-def test_help_leaves_out_what_is_rarely_set_and_help_all_does_not(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = []
-    for words in (["--help"], ["--help", "all"], ["-h", "all"]):
-        with pytest.raises(SystemExit) as caught:
-            main(["explain", *words])
-        assert caught.value.code == 0
-        shown.append(capsys.readouterr().out)
-    often, every, short = shown
-    assert "--hops.steps" in often
-    assert "`grls explain --help all` explains the options" in " ".join(often.split())
-    assert every == short
-    for option in ("--hops.sets", "--verify", "--search.mode"):
-        assert option in every
-        assert option not in often
+def test_options_of_a_section_by_name_or_as_json() -> None:
     parser = Command(VERBS["explain"], "grls explain").parser()
     assert parser.parse_args(["all", "--retriever=r", "--hops.sets", "true"]).hops.sets is True
     assert parser.parse_args(["all", "--retriever=r", "--hops", '{"sets": true}']).hops.sets is True

@@ -121,10 +121,7 @@ def structure() -> dict[str, int]:
 
 
 def options() -> dict[str, int]:
-    """Options of all verbs, with those that only ``--help all`` lists.
-
-    Not counted are ``--config``, ``--print_config``, and the name of a group.
-    """
+    """Options of all verbs, without ``--config``, ``--print_config``, and the names of groups."""
     from verbs import commands
 
     from grls.cli import Command

@@ -1,4 +1,4 @@
-"""A page for each verb of ``grls``, made from its ``--help all``."""
+"""A page for each verb of ``grls``, made from its ``--help``."""
 
 import io
 import os
@@ -31,7 +31,7 @@ def _overview() -> str:
     head = [
         "# Commands",
         "",
-        "The texts are those of `--help all`.",
+        "The texts are those of `--help`.",
         "",
         "| command | what it does |",
     ]
@@ -55,12 +55,12 @@ def _commands(name: str, verb: Verb) -> Iterator[tuple[list[str], Verb]]:
 
 
 def _help(words: list[str]) -> str:
-    """What ``grls WORDS --help all`` prints."""
+    """What ``grls WORDS --help`` prints."""
     printed, before = io.StringIO(), os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = str(WIDTH)
     try:
         with redirect_stdout(printed):
-            main([*words, "--help", "all"])
+            main([*words, "--help"])
     except SystemExit as end:
         if end.code:
             raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from grls.io.arguments import Count, options
-from grls.io.recipes import rare
 
 
 @options("reader")
@@ -19,9 +18,9 @@ class ReaderOptions:
         ConfigError: A number is below 1.
     """
 
-    chat: bool = rare(False)
+    chat: bool = False
     max_new_tokens: Count = 32
-    batch_size: Count = rare(8)
+    batch_size: Count = 8
 
 
 @options("reader")

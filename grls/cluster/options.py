@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from grls.errors import ConfigError, Option
 from grls.io.arguments import Count, NonNegativeFloat, options
-from grls.io.recipes import rare
 
 LOCAL = "local"
 """The address that starts a cluster on this machine, and ends it after the work."""
@@ -25,9 +24,9 @@ class WorkerOptions:
     """
 
     count: Count | None = None
-    shard: Count | None = rare(None)
-    cpus: Count = rare(1)
-    gpus: NonNegativeFloat = rare(0)
+    shard: Count | None = None
+    cpus: Count = 1
+    gpus: NonNegativeFloat = 0
 
 
 USUAL_WORKERS = WorkerOptions()

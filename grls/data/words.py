@@ -32,7 +32,6 @@ from grls.errors import ConfigError, Option
 from grls.io.arguments import options
 from grls.io.files import is_temporary
 from grls.io.progress import counted
-from grls.io.recipes import rare
 
 log = logging.getLogger(__name__)
 
@@ -107,8 +106,8 @@ class Analyzer:
     """
 
     language: str = "auto"
-    stem: bool = rare(False)
-    stop_words: bool = rare(True)
+    stem: bool = False
+    stop_words: bool = True
 
     def __post_init__(self) -> None:
         if not regex.fullmatch(r"auto|none|[a-z]{2,3}", self.language):

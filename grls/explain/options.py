@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from grls.io.arguments import Count, options
-from grls.io.recipes import rare
 from grls.retrieve.hops.options import HopOptions
 
 TEXT_ALONE = "query"
@@ -28,7 +27,7 @@ class CaseOptions:
 
     gold: str | None = None
     widest: Count = 128
-    propositions: str | None = rare(None)
+    propositions: str | None = None
 
 
 USUAL_CASE = CaseOptions()

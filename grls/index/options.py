@@ -7,7 +7,6 @@ from typing import Literal
 
 from grls.errors import ConfigError
 from grls.io.arguments import Count, NonNegativeInt, options
-from grls.io.recipes import rare
 
 Form = Literal["whole", "prefixes"]
 """What is stored of each row: the whole row, or only the shortest prefix that no other row has."""
@@ -34,8 +33,8 @@ class IndexOptions:
 
     backend: str = "array"
     form: Form = "whole"
-    memory: str = rare("2GB")
-    span_words: NonNegativeInt | None = rare(None)
+    memory: str = "2GB"
+    span_words: NonNegativeInt | None = None
 
     def __post_init__(self) -> None:
         memory_bytes(self.memory)
@@ -54,10 +53,10 @@ class LimitOptions:
             sentences nearest to the question; 0: all; null: as in training (all).
     """
 
-    passage: Count | None = rare(None)
-    query: Count | None = rare(None)
-    input: Count | None = rare(None)
-    evidence: Count | None = rare(None)
+    passage: Count | None = None
+    query: Count | None = None
+    input: Count | None = None
+    evidence: Count | None = None
 
 
 def memory_bytes(text: str) -> int:

@@ -299,15 +299,7 @@ def paragraphs(text: str, width: int | None = None, indent: str = "") -> str:
 
 
 class InParagraphs(DefaultHelpFormatter):
-    """Formats the help of a command, without options that are rarely set (:func:`grls.io.recipes.rare`)."""
-
-    def add_usage(self, usage: Any, actions: Any, *more: Any, **options: Any) -> None:
-        often = [action for action in actions if not getattr(action, "rare", False)]
-        super().add_usage(usage, often, *more, **options)
-
-    def add_argument(self, action: Any) -> None:
-        if not getattr(action, "rare", False):
-            super().add_argument(action)
+    """Formats the help of a command."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return paragraphs(text, width, indent)

@@ -9,12 +9,11 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, fields, is_dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any
 
 from grls.errors import ConfigError, Option, OptionError
 
@@ -26,28 +25,6 @@ _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")
 _MOST_VALUES = 100_000
 """More values than any options have."""
 _ENDING = re.compile(r"\.ya?ml$")
-_RARE = "rare"
-
-
-T = TypeVar("T")
-
-
-def rare(default: T) -> T:
-    """The default of an option that is rarely set: ``--help`` leaves it out, ``--help all`` explains it."""
-    return field(default=default, metadata={_RARE: True})
-
-
-def rare_options(name: str, options: object, every: bool = False) -> list[str]:
-    """The dotted names of the rarely set options (``every``: of all options) of a class of options."""
-    kinds = [kind for kind in (options, *get_args(options)) if is_dataclass(kind)]
-    names: list[str] = []
-    for kind in kinds:
-        types = get_type_hints(kind)
-        for option in fields(kind):
-            is_rare = every or bool(option.metadata.get(_RARE))
-            names += [f"{name}.{option.name}"] if is_rare else []
-            names += rare_options(f"{name}.{option.name}", types[option.name], is_rare)
-    return names
 
 
 def with_recipes(arguments: Sequence[str]) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 from grls.io.arguments import NonNegativeFloat, Share, options
-from grls.io.recipes import rare
 
 Variant = Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
 
@@ -22,7 +21,7 @@ class BM25Options:
 
     k1: NonNegativeFloat = 1.5
     b: Share = 0.75
-    method: Variant = rare("lucene")
+    method: Variant = "lucene"
 
 
 USUAL_BM25 = BM25Options()

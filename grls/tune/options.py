@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from grls.errors import ConfigError, Option
 from grls.io.arguments import Count, PositiveFloat, Share, options
-from grls.io.recipes import rare
 from grls.retrieve.hops.options import Choice
 
 if TYPE_CHECKING:
@@ -55,23 +54,21 @@ class TuneOptions:
 
     k: Count = 10
     prior_weights: tuple[PositiveFloat, ...] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-    prior_temperatures: tuple[PositiveFloat, ...] = rare((1.0,))
-    empty_weights: tuple[PositiveFloat, ...] | None = rare(None)
+    prior_temperatures: tuple[PositiveFloat, ...] = (1.0,)
+    empty_weights: tuple[PositiveFloat, ...] | None = None
     rescore_passages: Count = 50
-    rescore_weights: tuple[PositiveFloat, ...] = rare(
-        (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
-    )
-    cross_encoder_passages: tuple[Count, ...] = rare((10, 20, 50, 100))
-    cross_encoder_weights: tuple[PositiveFloat, ...] = rare(
-        (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-    )
+    rescore_weights: tuple[PositiveFloat, ...] = (
+        0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0
+    )  # fmt: skip
+    cross_encoder_passages: tuple[Count, ...] = (10, 20, 50, 100)
+    cross_encoder_weights: tuple[PositiveFloat, ...] = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
     done_biases: tuple[float, ...] | None = None
     hops: tuple[Count, ...] = (1, 2, 3, 4)
-    hop_temperatures: tuple[PositiveFloat, ...] = rare((1.0, 0.5, 2.0))
-    named: tuple[Share, ...] = rare((0.0, 0.3, 0.5, 0.7))
-    linked: tuple[Share, ...] = rare((0.0, 0.5, 0.9))
-    onward: bool = rare(True)
-    choose: tuple[Choice, ...] | None = rare(None)
+    hop_temperatures: tuple[PositiveFloat, ...] = (1.0, 0.5, 2.0)
+    named: tuple[Share, ...] = (0.0, 0.3, 0.5, 0.7)
+    linked: tuple[Share, ...] = (0.0, 0.5, 0.9)
+    onward: bool = True
+    choose: tuple[Choice, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, remedy in _NEVER_EMPTY.items():

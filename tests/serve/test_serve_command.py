@@ -253,7 +253,7 @@ def test_a_file_of_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     answer = read_options(str(file)).answer
     assert (answer.methods, answer.dsp.rounds, answer.k) == (("riches", "direct"), 3, 3)
     with pytest.raises(SystemExit):
-        main(["serve", "--help", "all"])
+        main(["serve", "--help"])
     assert len(re.findall(r"^  (?:-h, )?--\w", capsys.readouterr().out, re.M)) <= 20
 
 

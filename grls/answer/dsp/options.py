@@ -6,7 +6,6 @@ from typing import Literal
 
 from grls.errors import ConfigError, Option
 from grls.io.arguments import Count, NonNegativeInt, PositiveFloat, options
-from grls.io.recipes import rare
 
 ProgramName = Literal["openqa", "multihop", "conversational", "vanilla", "retrieve-then-read", "self-ask"]
 How = Literal["none", "labeled", "bootstrap", "nearest", "search"]
@@ -43,11 +42,11 @@ class DemonstrationOptions:
     """
 
     how: How = "none"
-    split: str = rare("train")
-    count: Count = rare(3)
-    examples: Count = rare(50)
-    keep: Keep = rare("answer")
-    labeled: NonNegativeInt = rare(0)
+    split: str = "train"
+    count: Count = 3
+    examples: Count = 50
+    keep: Keep = "answer"
+    labeled: NonNegativeInt = 0
 
 
 @options("dsp.calls")
@@ -69,12 +68,12 @@ class CallOptions:
     """
 
     endpoint: str | None = None
-    template: Template | None = rare(None)
-    chat: bool = rare(False)
-    max_new_tokens: Count | None = rare(None)
-    threads: Count = rare(8)
-    attempts: Count = rare(3)
-    timeout: PositiveFloat = rare(60.0)
+    template: Template | None = None
+    chat: bool = False
+    max_new_tokens: Count | None = None
+    threads: Count = 8
+    attempts: Count = 3
+    timeout: PositiveFloat = 60.0
 
     def is_remote(self, model: str) -> bool:
         """Whether a model runs outside this process."""
@@ -115,12 +114,12 @@ class ProgramOptions:
 
     rounds: Count = 2
     queries: NonNegativeInt = 1
-    branches: Count = rare(1)
-    temperature: PositiveFloat = rare(0.7)
-    summary: Summary = rare("first")
+    branches: Count = 1
+    temperature: PositiveFloat = 0.7
+    summary: Summary = "first"
     passages: Count | None = None
-    fuse_question: bool = rare(False)
-    own_replies: bool = rare(False)
+    fuse_question: bool = False
+    own_replies: bool = False
     vote: Vote = "majority"
     demonstrations: DemonstrationOptions = DemonstrationOptions()
     calls: CallOptions = CallOptions()

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from grls.errors import ConfigError, Option
 from grls.io.arguments import Count, NonNegativeInt, options
-from grls.io.recipes import rare
 from grls.models.option_names import Device
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
@@ -31,12 +30,12 @@ class WindowOptions:
     """
 
     stride: Count = 4
-    query_tokens: Count = rare(32)
+    query_tokens: Count = 32
     documents: NonNegativeInt = 1
-    document_tokens: Count = rare(256)
-    window: Count = rare(1024)
-    cut: Count = rare(64)
-    bos: bool = rare(True)
+    document_tokens: Count = 256
+    window: Count = 1024
+    cut: Count = 64
+    bos: bool = True
 
     def __post_init__(self) -> None:
         self.refuse_small()
@@ -81,8 +80,8 @@ class RerankOptions:
 
     by: RerankBy = "none"
     candidates: Count = 16
-    judge: str | None = rare(None)
-    judge_tokens: Count = rare(16)
+    judge: str | None = None
+    judge_tokens: Count = 16
     reranker: str | None = None
 
     def __post_init__(self) -> None:
@@ -109,7 +108,7 @@ class ExampleOptions:
 
     candidates: _Several = 16
     every: Count = 1
-    prefix_tokens: Count = rare(64)
+    prefix_tokens: Count = 64
 
 
 USUAL_RERANK = RerankOptions()

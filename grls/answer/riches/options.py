@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 from grls.io.arguments import options
-from grls.io.recipes import rare
 
 Thoughts = Literal["shared", "title", "none"]
 KeyKind = Literal["sentence", "paragraph", "titled", "title", "header", "proposition"]
@@ -26,9 +25,9 @@ class KeyOptions:
     """
 
     kind: KeyKind = "sentence"
-    anywhere: bool = rare(False)
+    anywhere: bool = False
     propositions: str | None = None
-    folder: str | None = rare(None)
+    folder: str | None = None
 
 
 @options("prompt")
@@ -44,9 +43,9 @@ class PromptOptions:
     """
 
     kind: PromptKind = "single"
-    markers: tuple[str, str] = rare(("«", "»"))
-    keywords: bool = rare(True)
-    chat: bool = rare(False)
+    markers: tuple[str, str] = ("«", "»")
+    keywords: bool = True
+    chat: bool = False
 
 
 USUAL_KEYS = KeyOptions()

@@ -6,7 +6,6 @@ from typing import Literal
 
 from grls.data.types import ScoreMode
 from grls.io.arguments import Count, options
-from grls.io.recipes import rare
 
 Beam = Literal["adaptive", "full", "greedy"]
 
@@ -30,14 +29,14 @@ class InterleaveOptions:
     """
 
     beams: Count = 10
-    beam: Beam = rare("adaptive")
-    mode: ScoreMode = rare("full")
-    whole: bool = rare(True)
-    repeat: bool = rare(False)
+    beam: Beam = "adaptive"
+    mode: ScoreMode = "full"
+    whole: bool = True
+    repeat: bool = False
     max_new_tokens: Count = 128
-    max_key_tokens: Count = rare(128)
-    batch_size: Count = rare(8)
-    max_keys: Count = rare(100)
+    max_key_tokens: Count = 128
+    batch_size: Count = 8
+    max_keys: Count = 100
 
 
 USUAL_INTERLEAVE = InterleaveOptions()

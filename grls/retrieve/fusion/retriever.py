@@ -35,7 +35,6 @@ from grls.data.types import Chain, FullHit, Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError
 from grls.io.arguments import Count, NonNegativeFloat, options
 from grls.io.progress import counted
-from grls.io.recipes import rare
 from grls.retrieve.base import Description, FindsChains, Retriever
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.queries import queries_of
@@ -66,7 +65,7 @@ class Fusion:
 
     method: Method = "interleave"
     weights: tuple[NonNegativeFloat, ...] | None = None
-    rrf_k: NonNegativeFloat = rare(60)
+    rrf_k: NonNegativeFloat = 60
 
     def __post_init__(self) -> None:
         if self.weights is None:

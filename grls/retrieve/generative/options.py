@@ -6,7 +6,6 @@ from typing import Annotated
 
 from grls.data.types import ScoreMode
 from grls.io.arguments import Count, NonNegativeInt, PositiveFloat, options
-from grls.io.recipes import rare
 
 _Temperature = Annotated[float, "[0.001, 1000000]"]
 
@@ -38,15 +37,15 @@ class SearchOptions:
     """
 
     beams: Count = 10
-    mode: ScoreMode = rare("renormalized")
-    early_stop: bool | None = rare(None)
+    mode: ScoreMode = "renormalized"
+    early_stop: bool | None = None
     batch_size: Count = 32
     truncate_queries: bool = False
-    span_temperature: _Temperature = rare(3.0)
-    span_threshold: PositiveFloat | None = rare(8.0)
-    compile: bool = rare(False)
-    rescore: NonNegativeInt = rare(0)
-    rescore_weight: float = rare(1.0)
+    span_temperature: _Temperature = 3.0
+    span_threshold: PositiveFloat | None = 8.0
+    compile: bool = False
+    rescore: NonNegativeInt = 0
+    rescore_weight: float = 1.0
 
 
 USUAL_SEARCH = SearchOptions()

@@ -8,7 +8,6 @@ from typing import Any, Literal, get_args
 from grls.data.types import Steps
 from grls.errors import ConfigError, Option
 from grls.io.arguments import Count, NonNegativeInt, PositiveFloat, Share, options
-from grls.io.recipes import rare
 
 Choice = Literal["likeliest", "expected-f1"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -83,21 +82,21 @@ class HopOptions:
     steps: HopSteps = "single"
     max: Count | None = None
     chains: Count | None = None
-    branch: Count | None = rare(None)
-    done_bias: float = rare(0.0)
-    repeat: bool = rare(False)
-    sets: bool = rare(False)
-    choose: Choice = rare("likeliest")
-    pool: bool = rare(False)
-    temperature: PositiveFloat | None = rare(None)
-    evidence: NonNegativeInt = rare(0)
-    done: bool = rare(True)
-    onward: tuple[float, ...] | None = rare(None)
+    branch: Count | None = None
+    done_bias: float = 0.0
+    repeat: bool = False
+    sets: bool = False
+    choose: Choice = "likeliest"
+    pool: bool = False
+    temperature: PositiveFloat | None = None
+    evidence: NonNegativeInt = 0
+    done: bool = True
+    onward: tuple[float, ...] | None = None
     links: bool = True
-    named: Share = rare(0.5)
-    linked: Share = rare(0.9)
-    names: tuple[str, ...] = rare(())
-    stop: str | None = rare(None)
+    named: Share = 0.5
+    linked: Share = 0.9
+    names: tuple[str, ...] = ()
+    stop: str | None = None
 
     @property
     def count(self) -> int:

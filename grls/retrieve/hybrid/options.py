@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from grls.io.arguments import NegativeFloat, NonNegativeFloat, PositiveFloat, options
-from grls.io.recipes import rare
 
 DONE_SHARE = math.log(0.5)
 """Log-probability of DONE in a prior that does not know DONE (nats): that of all passages together."""
@@ -42,6 +41,6 @@ class PriorOptions:
             priors (``--data.prior``) with these weights.
     """
 
-    empty_weight: NonNegativeFloat = rare(0.0)
-    done_share: NegativeFloat = rare(DONE_SHARE)
-    normalized: bool = rare(False)
+    empty_weight: NonNegativeFloat = 0.0
+    done_share: NegativeFloat = DONE_SHARE
+    normalized: bool = False

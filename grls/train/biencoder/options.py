@@ -14,7 +14,6 @@ from grls.io.arguments import (
     Share,
     options,
 )
-from grls.io.recipes import rare
 from grls.models.load.generators import GeneratorSpec
 from grls.models.option_names import Kind, Similarity
 
@@ -42,8 +41,8 @@ class PairOptions:
 
     multistep: bool | None = None
     done: bool = True
-    shuffle: bool = rare(False)
-    evidence_words: NonNegativeInt = rare(0)
+    shuffle: bool = False
+    evidence_words: NonNegativeInt = 0
     hard_negatives: NonNegativeInt = 0
     seed: int = 0
 
@@ -100,28 +99,28 @@ class BiEncoderOptions(PairOptions):
     epochs: Count = 1
     max_steps: Count | None = None
     batch_size: Count = 32
-    mini_batch_size: Count | None = rare(None)
-    in_batch_negatives: bool = rare(True)
-    matryoshka: tuple[Count, ...] | None = rare(None)
-    teacher_share: PositiveShare = rare(0.5)
+    mini_batch_size: Count | None = None
+    in_batch_negatives: bool = True
+    matryoshka: tuple[Count, ...] | None = None
+    teacher_share: PositiveShare = 0.5
     learning_rate: PositiveFloat = 2e-5
-    schedule: Literal["linear", "constant"] = rare("linear")
-    warmup: Share = rare(0.1)
-    optimizer: Literal["adamw", "adafactor"] = rare("adamw")
+    schedule: Literal["linear", "constant"] = "linear"
+    warmup: Share = 0.1
+    optimizer: Literal["adamw", "adafactor"] = "adamw"
     similarity: Similarity | None = None
-    scale: PositiveFloat | None = rare(None)
-    length_pool: Count = rare(1)
+    scale: PositiveFloat | None = None
+    length_pool: Count = 1
     gradient_checkpointing: bool = False
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
-    strategy: Literal["ddp", "fsdp", "fsdp_cpu_offload"] = rare("ddp")
+    strategy: Literal["ddp", "fsdp", "fsdp_cpu_offload"] = "ddp"
     lora_rank: NonNegativeInt = 0
     device: Literal["auto", "cpu"] = "auto"
-    dev_size: Count = rare(500)
-    dev_passages: Count | None = rare(None)
-    by_hop: bool = rare(False)
-    k: Count = rare(5)
-    log_every: Count = rare(10)
-    logger: str | None = rare(None)
+    dev_size: Count = 500
+    dev_passages: Count | None = None
+    by_hop: bool = False
+    k: Count = 5
+    log_every: Count = 10
+    logger: str | None = None
 
     def __post_init__(self) -> None:
         if self.mini_batch_size and self.strategy != "ddp":

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 from grls.io.arguments import Count, PositiveFloat, options
-from grls.io.recipes import rare
 
 PassagesRead = Literal["one", "all", "some"]
 
@@ -21,7 +20,7 @@ class Drawing:
     """
 
     queries: Count = 5
-    temperature: PositiveFloat = rare(1.0)
+    temperature: PositiveFloat = 1.0
     seed: int = 0
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 from grls.io.arguments import Count, NonNegativeInt, PositiveFloat, options
-from grls.io.recipes import rare
 
 
 @options("fit")
@@ -31,9 +30,9 @@ class RerankerOptions:
     batch_size: Count = 4
     learning_rate: PositiveFloat = 2e-5
     seed: int = 0
-    strategy: Literal["ddp", "fsdp", "fsdp_cpu_offload"] = rare("ddp")
+    strategy: Literal["ddp", "fsdp", "fsdp_cpu_offload"] = "ddp"
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
-    gradient_checkpointing: bool = rare(False)
+    gradient_checkpointing: bool = False
     lora_rank: NonNegativeInt = 0
 
 
@@ -55,9 +54,9 @@ class RerankHopOptions:
 
     train_split: str = "train"
     dev_split: str = "dev"
-    multistep: bool | None = rare(None)
-    shuffle: bool = rare(False)
-    evidence_words: NonNegativeInt = rare(48)
+    multistep: bool | None = None
+    shuffle: bool = False
+    evidence_words: NonNegativeInt = 48
     negatives: str = "bm25"
     hard_negatives: Count = 7
 
