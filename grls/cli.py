@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import partial
 from importlib import import_module
 from inspect import Parameter, isclass, signature
 from pathlib import Path
@@ -180,43 +179,45 @@ VERBS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     wait_asleep_if_busy()
-    return ending.unless_unread(partial(_main, list(sys.argv[1:] if arguments is None else arguments)))
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    verb, names, rest = VERBS.get(words[0]) if words else None, words[:1], words[1:]
+    while verb is not None and rest and rest[0] in verb.names:
+        verb, names, rest = verb.names[rest[0]], [*names, rest[0]], rest[1:]
+    command = Command(verb or Verb(""), " ".join(["grls", *names]))
+    if command.verb.target:
+        return ending.exit_code_of(
+            lambda: command.run(with_recipes(rest)),
+            command.saving,
+            ["SIGHUP"] if command.verb.training else ending.SIGNALS,
+        )
+    return ending.exit_code_of(lambda: _without_target(words, verb, names, rest), command.saving)
 
 
-def _main(words: list[str]) -> int:
+def _without_target(words: list[str], verb: Verb | None, names: list[str], rest: list[str]) -> int | None:
+    """Print the usage, name an unknown word, or prepare the data set of a plugin."""
     if words == ["--version"]:
         print(f"grls {grls.__version__}")
         return 0
     if not words or words[0] in ("-h", "--help"):
         print(_usage("grls", "VERB", VERBS), "`grls --version` prints its version.", sep="")
         return 0 if words else 2
-    verb, names, rest = VERBS.get(words[0]), [words[0]], words[1:]
-    while verb is not None and rest and rest[0] in verb.names:
-        verb, names, rest = verb.names[rest[0]], [*names, rest[0]], rest[1:]
-    if names == ["prepare"] and verb is not None:
+    if verb is None:
+        return _unknown(words)
+    prog = " ".join(["grls", *names])
+    if names == ["prepare"]:
         try:
             verb = _with_plugins(verb)
         except ConfigError as error:
             print(f"error: {error}", file=sys.stderr)
             return 2
         if rest and rest[0] in verb.names:
-            verb, names, rest = verb.names[rest[0]], [*names, rest[0]], rest[1:]
-    prog = " ".join(["grls", *names])
-    if verb is None:
-        return _unknown(words)
-    if not verb.target:
-        wants_help = bool(rest) and rest[0] in ("-h", "--help")
-        if rest and not wants_help:
-            return _unknown([*names, *rest], len(names), verb)
-        file = sys.stdout if wants_help else sys.stderr
-        print(_usage(prog, "NAME", verb.names, verb.summary), end="", file=file)
-        return 0 if wants_help else 2
-    command = Command(verb, prog)
-    return ending.exit_code_of(
-        lambda: command.run(with_recipes(rest)),
-        command.saving,
-        ["SIGHUP"] if verb.training else ending.SIGNALS,
-    )
+            return Command(verb.names[rest[0]], f"{prog} {rest[0]}").run(with_recipes(rest[1:]))
+    wants_help = bool(rest) and rest[0] in ("-h", "--help")
+    if rest and not wants_help:
+        return _unknown([*names, *rest], len(names), verb)
+    file = sys.stdout if wants_help else sys.stderr
+    print(_usage(prog, "NAME", verb.names, verb.summary), end="", file=file)
+    return 0 if wants_help else 2
 
 
 def _with_plugins(prepare: Verb) -> Verb:
@@ -368,7 +369,9 @@ class Command:
 
     def saving(self) -> str:
         """The advice after an out-of-memory error: which options save memory."""
-        if self.verb.training:
+        if not self.verb.target:
+            advice = "Use smaller inputs"
+        elif self.verb.training:
             advice = (
                 "Lower --data.batch_size, with --trainer.accumulate_grad_batches as many times higher, or "
                 "give --model.gradient_checkpointing true"

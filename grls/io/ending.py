@@ -33,64 +33,63 @@ SIGNALS = ("SIGTERM", "SIGHUP")
 """The signals that end a command, beside Ctrl-C."""
 
 
-def unless_unread(run: Callable[[], int]) -> int:
-    """The exit code of a command; 141 if nobody reads its output."""
+def exit_code_of(
+    run: Callable[[], int | None], saving: Callable[[], str], signals: Sequence[str] = SIGNALS
+) -> int:
+    """Run a command, and report in one line what ended it.
+
+    Args:
+        run: Runs it, and may return an exit code.
+        saving: Returns a sentence on how to save memory.
+        signals: Those that end it. One that is ignored (``nohup``) or has a handler is left alone.
+
+    Returns:
+        The exit code; 141 if nobody reads its output.
+    """
     if sys.platform == "win32":  # else what goes to a file or a pipe is in the code page of the machine
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(encoding="utf-8")
-    try:
-        with worded_for(in_shell):
-            code = run()
-    except BaseException as end:  # a failure is reported whether or not the output is read
-        harmless = isinstance(end, BrokenPipeError) or (isinstance(end, SystemExit) and not end.code)
-        if _unread() and harmless:
-            return 141
-        raise
+    if logging.lastResort is not None:  # the handler of warnings when logging is not configured
+        logging.lastResort.setFormatter(Visible())
+    with worded_for(in_shell):
+        try:
+            with _ending_cleanly(signals):
+                code = run() or 0
+        except BaseException as error:
+            line, code = _reported(error, saving)
+            if line is None:
+                harmless = isinstance(error, BrokenPipeError) or (
+                    isinstance(error, SystemExit) and not error.code
+                )
+                if _unread() and harmless:
+                    return 141
+                raise  # a bug, whose traceback is shown, or the end of --help
+            print(f"error: {visible(line)}", file=sys.stderr)
     return 141 if _unread() and not code else code
 
 
-def exit_code_of(
-    run: Callable[[], object], saving: Callable[[], str], signals: Sequence[str] = SIGNALS
-) -> int:
-    """Run a command and report in one line what ended it; returns the exit code.
-
-    ``saving`` returns a sentence on how to save memory. A signal that is ignored (``nohup``) or has a
-    handler is left alone.
-    """
-    if logging.lastResort is not None:  # the handler of warnings when logging is not configured
-        logging.lastResort.setFormatter(Visible())
-    try:
-        with _ending_cleanly(signals):
-            run()
-    except GrlsError as error:
-        return _say(str(error), 2 if isinstance(error, OptionError) else 1)
-    except ImportError as error:
-        line = missing(error)
-        if line is None:
-            raise
-        return _say(line, 1)
-    except (MemoryError, OSError, RuntimeError) as error:
-        if out_of_memory(error):
-            allocated = _ALLOCATED.search(str(error))
-            size = f" ({allocated[1]} more were asked for)" if allocated else ""
-            return _say(f"there is not enough memory{size}. {saving()}", 1)
-        if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
-            remedy = "Free disk space or choose a place that can be written"
-            # Lightning writes checkpoints and logs itself.
-            return _say(f"{error}. {remedy}, then go on from the last checkpoint.", 1)
-        raise  # a bug, whose traceback is shown
-    except KeyboardInterrupt:
-        return _say("interrupted; nothing half-written is left.", 128 + signal.SIGINT)
-    except _Ended as end:
-        number = int(str(end.code)) - 128
-        return _say(f"ended by {signal.Signals(number).name}; nothing half-written is left.", 128 + number)
-    return 0
-
-
-def _say(line: str, code: int) -> int:
-    print(f"error: {visible(line)}", file=sys.stderr)
-    return code
+def _reported(error: BaseException, saving: Callable[[], str]) -> tuple[str | None, int]:
+    """The line of an error and its exit code; no line: it is a bug."""
+    if isinstance(error, GrlsError):
+        return str(error), 2 if isinstance(error, OptionError) else 1
+    if isinstance(error, ImportError):
+        return missing(error), 1
+    if out_of_memory(error):
+        allocated = _ALLOCATED.search(str(error))
+        size = f" ({allocated[1]} more were asked for)" if allocated else ""
+        return f"there is not enough memory{size}. {saving()}", 1
+    if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
+        # Lightning writes checkpoints and logs itself.
+        remedy = "Free disk space or choose a place that can be written"
+        return f"{error}. {remedy}, then go on from the last checkpoint.", 1
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; nothing half-written is left.", 128 + signal.SIGINT
+    if isinstance(error, _Ended):
+        number = int(str(error.code))
+        name = signal.Signals(number - 128).name
+        return f"ended by {name}; nothing half-written is left.", number
+    return None, 0
 
 
 class _Ended(SystemExit):
