@@ -18,20 +18,20 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple
 
 from grls.data.corpus import Corpus
-from grls.data.types import Chain, Query
+from grls.data.types import Query
 from grls.data.types import Steps as Steps
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.io.arguments import Count, fitted_argument
+from grls.io.arguments import Count, options_of
 from grls.io.files import read_json, refuse_unwritable, sha256, write_json
 from grls.io.jsonl import read_jsonl, write_line
 from grls.io.progress import counted
 from grls.io.timing import PartCounts, counting
 from grls.io.work import GrowingFile, Record, all_done
-from grls.runs.results import Retrieved, as_hits, as_pairs, write_results
-from grls.runs.trec import chain_ranking, write_run
+from grls.runs.results import Retrieved, result_of, result_record, write_results
+from grls.runs.trec import write_run
 
 log = logging.getLogger(__name__)
 
@@ -128,10 +128,7 @@ def read_info(run: str | Path) -> RunInfo | None:
     try:
         if record.pop("format") != FORMAT:
             raise ValueError("unknown format")
-        kinds = get_type_hints(RunInfo, include_extras=True)
-        for name, value in record.items():
-            record[name] = fitted_argument("manifest", name, kinds.get(name, Any), value)
-        info = RunInfo(**record)
+        info = options_of(RunInfo, record, "manifest")
     except (AttributeError, ConfigError, KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"expected the manifest of a run ({str(error).rstrip('.')}); make the run again, or remove this "
@@ -177,19 +174,18 @@ class Portions(NamedTuple):
 class KeptResults:
     """The results in files with a record a query, read anew whenever they are walked.
 
-    A growing file may hold more records than there are queries. ``read``: None reads records of
-    :func:`in_portions`.
+    A growing file may hold more records than there are queries.
     """
 
     def __init__(
         self,
         files: GrowingFile | Sequence[Path],
         queries: Sequence[Query],
-        read: Callable[[str, Record], Retrieved] | None = None,
+        read: Callable[[Record], Retrieved] = result_of,
     ):
         self._files = files
         self._queries = queries
-        self._read = read or _retrieved
+        self._read = read
 
     def _records(self) -> Iterator[tuple[Path, Record]]:
         if isinstance(self._files, GrowingFile):
@@ -201,7 +197,7 @@ class KeptResults:
         records = islice(self._records(), len(self._queries))
         for query, (file, record) in zip(self._queries, records, strict=True):
             try:
-                result = self._read(query.id, record)
+                result = self._read(record)
             except (KeyError, TypeError, ValueError) as error:
                 raise DataError(
                     f"the record of query {query.id!r} is damaged ({error!r}): remove the file, and run the "
@@ -214,7 +210,7 @@ class KeptResults:
 def write_retrieved(retrieved: Iterable[Retrieved], file: Path) -> None:
     with file.open("w", encoding="utf-8", newline="\n") as stream:
         for result in retrieved:
-            write_line(stream, _record(result))
+            write_line(stream, result_record(result))
 
 
 @contextmanager
@@ -239,7 +235,7 @@ def in_portions(
         return {"computed": counts["encoder"].tokens + counts["decoder"].tokens}
 
     def records(rows: Sequence[int], _: Callable[[int], object]) -> list[Record]:
-        return [_record(result) for result in counted_results(slice(rows[0], rows[-1] + 1))]
+        return [result_record(result) for result in counted_results(slice(rows[0], rows[-1] + 1))]
 
     if len(queries) <= PORTION and not path.exists():
         begun = perf_counter()
@@ -253,26 +249,6 @@ def in_portions(
         spent = file.spent()
         yield Portions(KeptResults(file, queries), spent["seconds"], spent["computed"])
         file.remove()
-
-
-def _record(result: Retrieved) -> Record:
-    """The record of a result; hits are left out if the chain tells them."""
-    record: Record = {"query_id": result.query_id}
-    if result.chain is None or result.hits != chain_ranking(result.chain):
-        record["hits"] = as_pairs(result.hits)
-    if (chain := result.chain) is not None:
-        hops, score = as_pairs(chain.hits), float(chain.score)
-        record["chain"] = {"hops": hops, "score": score, "done": bool(chain.done)}
-    return record
-
-
-def _retrieved(query_id: str, record: Record) -> Retrieved:
-    hits = as_hits(record["hits"]) if "hits" in record else None
-    if "chain" in record:
-        fields = record["chain"]
-        chain = Chain(tuple(as_hits(fields["hops"])), fields["score"], fields["done"])
-        return Retrieved.chained(query_id, chain, hits)
-    return Retrieved.ranked(query_id, hits or ())
 
 
 def save_retrieved(

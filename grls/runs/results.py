@@ -72,20 +72,37 @@ def write_results(
                     f"results of {result.query_id!r} where those of {query.id!r} are due"
                 )
                 check_ranking(query.id, result.hits)
-                record: dict[str, Any] = {"query_id": query.id, "text": query.text, "score_mode": score_mode}
-                record["hits"] = []
-                for n, hit in enumerate(result.hits, 1):
-                    passage = passages[hit.id]
-                    texts = {"title": passage.title, "text": passage.text}
-                    record["hits"].append({"rank": n, "id": hit.id, "score": hit.score, **texts})
-                if (chain := result.chain) is not None:
-                    if not all(
-                        math.isfinite(score) for score in (chain.score, *(hit.score for hit in chain.hits))
-                    ):
-                        raise DataError(f"query {query.id!r}: expected finite chain scores, got {chain}.")
-                    hops = [{"id": hit.id, "score": hit.score} for hit in chain.hits]
-                    record["chain"] = {"done": chain.done, "score": chain.score, "hops": hops}
+                if (chain := result.chain) is not None and not all(
+                    math.isfinite(score) for score in (chain.score, *(hit.score for hit in chain.hits))
+                ):
+                    raise DataError(f"query {query.id!r}: expected finite chain scores, got {chain}.")
+                record = {"query_id": query.id, "text": query.text, "score_mode": score_mode}
+                record |= result_record(result)
+                for hit in record["hits"]:
+                    passage = passages[hit["id"]]
+                    hit |= {"title": passage.title, "text": passage.text}
                 stream.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def result_record(result: Retrieved) -> dict[str, Any]:
+    hits = [{"rank": n, "id": hit.id, "score": float(hit.score)} for n, hit in enumerate(result.hits, 1)]
+    record: dict[str, Any] = {"query_id": result.query_id, "hits": hits}
+    if (chain := result.chain) is not None:
+        hops = [{"id": hit.id, "score": float(hit.score)} for hit in chain.hits]
+        record["chain"] = {"done": bool(chain.done), "score": float(chain.score), "hops": hops}
+    return record
+
+
+def result_of(record: Any) -> Retrieved:
+    """The result of a record; ValueError: it is malformed."""
+    query_id, hits, chain = _text(record, "query_id"), _hits(record, "hits"), None
+    if "chain" in record:
+        fields = record["chain"]
+        hops = tuple(_hits(fields, "hops"))
+        if not isinstance(fields.get("done"), bool):
+            raise ValueError(f"expected 'done' to be true or false, got {fields.get('done')!r}")
+        chain = Chain(hops, _number(fields, "score"), fields["done"])
+    return Retrieved(query_id, without_done(hits), chain)
 
 
 def read_results(path: str | Path) -> Iterator[tuple[str, Retrieved]]:
@@ -95,33 +112,18 @@ def read_results(path: str | Path) -> Iterator[tuple[str, Retrieved]]:
     known_mode = ""
     for line, record in read_jsonl(file):
         try:
-            mode, query_id = _text(record, "score_mode"), _text(record, "query_id")
-            hits, chain = _hits(record, "hits"), None
-            if "chain" in record:
-                chain_record = record["chain"]
-                hops = tuple(_hits(chain_record, "hops"))
-                if not isinstance(chain_record.get("done"), bool):
-                    raise ValueError(f"expected 'done' to be true or false, got {chain_record.get('done')!r}")
-                chain = Chain(hops, _number(chain_record, "score"), chain_record["done"])
+            mode, result = _text(record, "score_mode"), result_of(record)
         except (ValueError, OverflowError) as error:
             raise DataError(
                 f"expected a result line as grls retrieve writes it: {error}.", file, line
             ) from None
-        if query_id in known_ids:
-            raise DataError(f"the query id {query_id!r} is used twice.", file, line)
+        if result.query_id in known_ids:
+            raise DataError(f"the query id {result.query_id!r} is used twice.", file, line)
         if known_mode not in ("", mode):
             raise DataError(f"score mode {mode!r} after {known_mode!r}; one file holds one mode.", file, line)
-        known_ids.add(query_id)
+        known_ids.add(result.query_id)
         known_mode = mode
-        yield mode, Retrieved(query_id, without_done(hits), chain)
-
-
-def as_pairs(hits: Sequence[Hit]) -> list[list[Any]]:
-    return [[hit.id, float(hit.score)] for hit in hits]
-
-
-def as_hits(pairs: Sequence[Sequence[Any]]) -> list[Hit]:
-    return [Hit(name, score) for name, score in pairs]
+        yield mode, result
 
 
 def known_passages(corpus: Corpus, ids: Iterable[str]) -> dict[str, Passage]:

@@ -28,10 +28,17 @@ from grls.retrieve.rescored.retriever import rank_again
 from grls.retrieve.spec import MANIFEST, from_fields
 from grls.runs.comparable import DevRuns
 from grls.runs.portions import RunInfo
-from grls.runs.results import as_hits, as_pairs
 from grls.runs.run import Run
 from grls.tune.search import best, weight_grid
 from grls.tune.step import DevHops, Quality, Step, TuneChoice, Tuning
+
+
+def _pairs_of(hits: Sequence[Hit]) -> list[list[Any]]:
+    return [[hit.id, float(hit.score)] for hit in hits]
+
+
+def _hits_of(pairs: Sequence[Sequence[Any]]) -> list[Hit]:
+    return [Hit(name, score) for name, score in pairs]
 
 
 def can_rescore(tuning: Tuning) -> bool:
@@ -130,12 +137,14 @@ def _readings(tuning: Tuning, opened: Callable[[], Any], dev: DevHops, depth: in
             def read(batch: slice = batch) -> list[Any]:
                 evidence = dev.evidence[batch] if dev.hops else None
                 pairs = opened().read(queries[batch], depth, evidence)
-                return [[as_pairs(hits), logits] for hits, logits in pairs]
+                return [[_pairs_of(hits), logits] for hits, logits in pairs]
 
             count = len(queries[batch])
             setting = {"step": "cross-encoder", "passages": depth, "queries": [start, start + count]}
             setting |= {"hops": len(queries)} if dev.hops else {}
-            readings += [(as_hits(pairs), logits) for pairs, logits in tuning.journal.measured(setting, read)]
+            readings += [
+                (_hits_of(pairs), logits) for pairs, logits in tuning.journal.measured(setting, read)
+            ]
             bar.update(count)
     return readings
 
@@ -169,7 +178,7 @@ def tune_fusion(tuning: Tuning) -> TuneChoice:
 
     def rankings(tried: Fusion, query: int) -> list[Hit]:
         answers = [member[query] for member in members]
-        hits = [as_hits(answer["hits"]) for answer in answers]
+        hits = [_hits_of(answer["hits"]) for answer in answers]
         if not dynamic:
             return tried.fuse_first(hits, depth, max(k, depth))
         chains = [Chain(tuple(row), 0.0, answer["done"]) for row, answer in zip(hits, answers, strict=True)]
@@ -197,8 +206,8 @@ def _member_answers(tuning: Tuning, number: int, member: Any, depth: int) -> lis
         queries = tuning.dev.queries
         if isinstance(opened, FindsChains) and opened.describe().steps == "dynamic":
             chains = [ranked[0] for ranked in opened.retrieve_chains(queries)]
-            return [{"hits": as_pairs(chain.hits), "done": bool(chain.done)} for chain in chains]
-        return [{"hits": as_pairs(hits)} for hits in opened.retrieve(queries, depth)]
+            return [{"hits": _pairs_of(chain.hits), "done": bool(chain.done)} for chain in chains]
+        return [{"hits": _pairs_of(hits)} for hits in opened.retrieve(queries, depth)]
 
     setting = {"step": "fusion", "member": number, "named": member, "depth": depth}
     answers: list[dict[str, Any]] = tuning.journal.measured(setting, search)

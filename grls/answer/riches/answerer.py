@@ -334,8 +334,8 @@ def run_riches(
         title = name or f"RICHES, {keys.kind}, {search.beam}"
         info = questions.info("generator", title, mode, seconds, recorded)
 
-        def retrieved(query_id: str, record: Record) -> Retrieved:
-            return Retrieved.ranked(query_id, written_of(record).ranking())
+        def retrieved(record: Record) -> Retrieved:
+            return Retrieved.ranked(record["query_id"], written_of(record).ranking())
 
         print(save_retrieved(output, queries, corpus, KeptResults(file, queries, retrieved), info))
         scores = score_answers(read_answers(f"{output}{ENDING}", texts=False), queries, questions.qrels)
