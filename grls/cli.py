@@ -193,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return ending.exit_code_of(lambda: _without_target(words, verb, names, rest), command.saving)
 
 
-def _without_target(words: list[str], verb: Verb | None, names: list[str], rest: list[str]) -> int | None:
+def _without_target(words: list[str], verb: Verb | None, names: list[str], rest: list[str]) -> int:
     """Print the usage, name an unknown word, or prepare the data set of a plugin."""
     if words == ["--version"]:
         print(f"grls {grls.__version__}")
@@ -211,7 +211,8 @@ def _without_target(words: list[str], verb: Verb | None, names: list[str], rest:
             print(f"error: {error}", file=sys.stderr)
             return 2
         if rest and rest[0] in verb.names:
-            return Command(verb.names[rest[0]], f"{prog} {rest[0]}").run(with_recipes(rest[1:]))
+            Command(verb.names[rest[0]], f"{prog} {rest[0]}").run(with_recipes(rest[1:]))
+            return 0
     wants_help = bool(rest) and rest[0] in ("-h", "--help")
     if rest and not wants_help:
         return _unknown([*names, *rest], len(names), verb)

@@ -76,7 +76,7 @@ def write_results(
                     math.isfinite(score) for score in (chain.score, *(hit.score for hit in chain.hits))
                 ):
                     raise DataError(f"query {query.id!r}: expected finite chain scores, got {chain}.")
-                record = {"query_id": query.id, "text": query.text, "score_mode": score_mode}
+                record: dict[str, Any] = {"query_id": query.id, "text": query.text, "score_mode": score_mode}
                 record |= result_record(result)
                 for hit in record["hits"]:
                     passage = passages[hit["id"]]
