@@ -29,7 +29,7 @@ from grls.models.sessions.memory import plain_attention
 from grls.train.biencoder.data import BiEncoderData
 from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.biencoder.loss import MaskedRankingLoss
-from grls.train.biencoder.options import BiEncoderOptions, PairOptions
+from grls.train.options import BiEncoderOptions, PairOptions
 
 TARGET = 1.5
 """Target ratio of speeds."""

@@ -24,9 +24,8 @@ from grls.io.recipes import recipe_values
 from grls.models.load.base_models import find_encoder, find_writer
 from grls.models.option_names import Device, Kind, Similarity
 from grls.retrieve.build import Building
-from grls.train.biencoder.options import BiEncoderOptions, BiEncoderTraining
 from grls.train.core.clock import Meter, TrainingClock
-from grls.train.options import STAGES, read_stage, suited
+from grls.train.options import STAGES, BiEncoderOptions, BiEncoderTraining, read_stage, suited
 from grls.train.result import TrainingResult
 
 Recipe = TypeVar("Recipe")
@@ -273,7 +272,7 @@ class BiEncoder:
         return f"{type(self).__name__}({self.name!r})"
 
     @checked_options(BiEncoderOptions)
-    def fit(
+    def fit(  # noqa: D417 (the others are those of Generator.fit)
         self,
         corpus: Any,
         queries: Any = None,
@@ -291,37 +290,20 @@ class BiEncoder:
     ) -> BiEncoder:
         """Train on queries and their gold passages; the epoch with the best dev recall is kept.
 
+        Arguments that are not named here, and errors, are those of :meth:`Generator.fit`.
+
         Args:
-            corpus: The passages: texts, dicts, a data frame, a folder, …
-                (:func:`~grls.data.inputs.entries.corpus_of`).
-            queries: The training queries (:func:`~grls.data.inputs.entries.queries_from`); None: the splits
-                of the data set folder ``corpus``.
-            gold: Their gold passages (:func:`~grls.data.inputs.gold.gold_of`).
-            dev: Queries and gold as a pair, or the name of a split; None: the split ``dev`` of a data set
-                folder, or else a tenth of the training queries (at most 200).
-            output: Folder for the data set, the model, logs and checkpoints; None: a temporary folder, which
-                goes with the returned object.
             recipe: One of :data:`~grls.api.training.BIENCODER_RECIPES` (``default``, ``single-step``,
                 ``local``, ``paper``, ``released``), or a YAML file.
             negatives: Retriever that ranks passages for hard negatives (``hard_negatives`` above 0): a
                 searcher or folder over the same corpus, or ``bm25``.
             teacher: File of scores to distil, one ``{"query": id, "passage": id, "score": number}`` a line:
                 for every training query its gold passages, and those that hard negatives are drawn from.
-            resume: Resume the run in ``output`` from its last checkpoint; options and data must be the same.
-            max_seconds: Longest time of the training; None: no limit. When it is over, dev is measured once
-                more and the best weights are kept.
-            meter: Called with every step (:class:`~grls.train.core.clock.TrainingStep`).
             options: Options over the recipe, such as ``epochs=1``
-                (:class:`~grls.train.biencoder.options.BiEncoderOptions`).
+                (:class:`~grls.train.options.BiEncoderOptions`).
 
         Returns:
             The trained bi-encoder; this one stays as it is.
-
-        Raises:
-            ConfigError: The recipe is unknown, an option cannot be used, or the training has diverged.
-            DataError: The data are malformed.
-            MismatchError: The run to resume had other options or data.
-            WriteError: The output cannot be written.
         """
         require("train", "training a bi-encoder")
         layers = _recipe(recipe, BIENCODER_RECIPES, "bi-encoders")

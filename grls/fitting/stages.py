@@ -55,8 +55,8 @@ from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.options import stored_hops
 from grls.retrieve.registry import BM25, Opening
 from grls.retrieve.spec import MANIFEST, read_spec, recorded, update_spec
-from grls.train.biencoder.options import BiEncoderOptions, BiEncoderTraining
 from grls.train.core.clock import Meter, TrainingClock, TrainingStep
+from grls.train.options import BiEncoderOptions, BiEncoderTraining
 from grls.train.result import TrainingResult
 from grls.tune.options import TuneOptions
 from grls.tune.run import tune_folder

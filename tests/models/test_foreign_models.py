@@ -65,8 +65,8 @@ from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.encoded import EncodedRetriever
 from grls.retrieve.multi_vector import MultiVectorRetriever
 from grls.retrieve.sparse import SparseRetriever
-from grls.train.biencoder.options import BiEncoderOptions, BiEncoderTraining
 from grls.train.biencoder.run import run_biencoder
+from grls.train.options import BiEncoderOptions, BiEncoderTraining
 
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "encoders.md"
 HEADER = "| layout | searched | trained |\n|---|---|---|\n"

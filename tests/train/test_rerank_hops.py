@@ -26,8 +26,8 @@ from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import over
+from grls.train.options import RerankHopOptions
 from grls.train.reranker.module import RerankHops, rerank_loader
-from grls.train.reranker.options import RerankHopOptions
 
 QUESTION = "is the otter kind ?"
 """One question for all: only what was found first says what follows."""

@@ -20,8 +20,8 @@ from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.generators import Pretrained
 from grls.train.core.processes import FullyShard
+from grls.train.options import EncoderOptions
 from grls.train.reranker.module import RerankerModule, fit_reranker
-from grls.train.reranker.options import RerankerOptions
 
 FSDP = ["--trainer.strategy=fsdp", "--model.gradient_checkpointing=true", "--trainer.gradient_clip_val=0.5"]
 GLOBAL = ["--data.global_batch_size=8", "--trainer.max_epochs=1"]
@@ -153,7 +153,7 @@ def test_a_reranker_in_shards_has_the_losses_of_one_process_and_resumes_on_anoth
         torch.manual_seed(0)
         reranker = Reranker.load(str(tmp_path / "bert"), 8, 32, "cpu")
         sharded = strategy != "ddp"
-        options = RerankerOptions(2, 4, 1e-3, strategy=strategy, gradient_checkpointing=sharded)
+        options = EncoderOptions(2, 4, 1e-3, strategy=strategy, gradient_checkpointing=sharded)
         if killed:
             RerankerModule.training_step = dying  # type: ignore[method-assign]
         fit_reranker(reranker, ANIMALS, examples(17), examples(5), tmp_path / name, options, resume)

@@ -10,9 +10,8 @@ from failing import fails, refuses
 from train_helpers import arguments, train
 
 from grls.errors import ConfigError
-from grls.train.biencoder.options import BiEncoderTraining
 from grls.train.core.checkpoints import RunState
-from grls.train.options import STAGES, as_record, read_stage
+from grls.train.options import STAGES, BiEncoderTraining, as_record, read_stage
 
 GIVEN = {"model.generator": "Pretrained", "model.generator.name_or_path": "t5", "data.data": "d"}
 

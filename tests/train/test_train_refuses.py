@@ -14,14 +14,20 @@ from grls.errors import GrlsError
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
 from grls.train.biencoder.examples import BiEncoderExamples, PairOptions
-from grls.train.biencoder.options import BiEncoderOptions, BiEncoderTraining
 from grls.train.biencoder.run import run_biencoder
 from grls.train.doc2query.generate import Drawing
 from grls.train.generator.data import RetrieverTeacher
 from grls.train.generator.rescoring import Proposals
-from grls.train.options import MemoriseDataOptions, PassageInput, Rescore, WriteSpans
+from grls.train.options import (
+    BiEncoderOptions,
+    BiEncoderTraining,
+    MemoriseDataOptions,
+    PassageInput,
+    RerankHopOptions,
+    Rescore,
+    WriteSpans,
+)
 from grls.train.reranker.module import RerankHops
-from grls.train.reranker.options import RerankHopOptions
 
 FEW = Corpus.from_passages(passages()[:4], "other")
 

@@ -14,9 +14,8 @@ from torch.utils.data import DataLoader
 
 from grls.models.biencoder import BiEncoderModel
 from grls.train.biencoder.examples import BiEncoderExamples, Pair
-from grls.train.biencoder.options import BiEncoderOptions
 from grls.train.core.datamodule import FitData
-from grls.train.options import DataOptions
+from grls.train.options import BiEncoderOptions, DataOptions
 
 
 class PairBatch(NamedTuple):

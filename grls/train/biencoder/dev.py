@@ -21,7 +21,7 @@ from grls.data.types import Query
 from grls.errors import DataError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.text_encoder import passage_text
-from grls.train.biencoder.options import BiEncoderOptions
+from grls.train.options import BiEncoderOptions
 
 _DEV = "dev"
 

@@ -33,8 +33,8 @@ from grls.retrieve.judge import open_judge
 from grls.retrieve.queries import evidence_numbers
 from grls.retrieve.registry import BM25 as BM25
 from grls.retrieve.registry import Opening
-from grls.train.biencoder.options import PairOptions as PairOptions
 from grls.train.core.examples import chain_passages, drawn_chain, gold_chains, own_passages
+from grls.train.options import PairOptions
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from grls.models.sessions.memory import plain_attention
-from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
 from grls.train.core.processes import gathered, mean_over_processes, processes
+from grls.train.options import USUAL_FIT, BiEncoderOptions
 
 
 def false_negatives(keys: Tensor, targets: Tensor, gold: Tensor) -> Tensor:

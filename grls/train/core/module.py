@@ -1,4 +1,4 @@
-"""The base of all LightningModules, and that of generators: the model, its two losses, its optimizer.
+"""The bases of all LightningModules: of any model, of encoders, and of generators with their two losses.
 
 Legend: N states of the model, d model width, D decisions, A allowed tokens of all of them together, U
 distinct allowed tokens.
@@ -10,17 +10,18 @@ that over the tokens that the constraint index allows, the distribution of ``ren
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import lightning as L
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
+from transformers import PreTrainedModel, get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
 from transformers.optimization import Adafactor
 
 from grls.data.codec import CLOSING_MARKERS
@@ -43,7 +44,7 @@ from grls.train.core.processes import (
     summed,
     whole_weights,
 )
-from grls.train.options import ModelOptions
+from grls.train.options import EncoderOptions, ModelOptions
 
 _FUSED = ("cpu", "cuda")
 """Devices with a fused AdamW kernel."""
@@ -163,6 +164,37 @@ class TrainingModule(L.LightningModule):
                     f"the checkpoint is of a model of other sizes ({name} has {list(stored[name].shape)}, "
                     f"here {list(weights.shape)}): {remedy}"
                 )
+
+
+class EncoderModule(TrainingModule):
+    """An encoder, which is trained in place; it logs the measures on dev that choose the best epoch."""
+
+    marker: str
+    """A file that every folder of such a model has."""
+    best: ClassVar[Mapping[str, Any]]
+    """Options of the checkpoint of the best epoch: the measure that chooses it."""
+    measure: str
+    """The name of that measure in results."""
+
+    def __init__(self, model: Any, options: EncoderOptions, optimizer: str, state: RunState):
+        names = {name: f"fit.{name}" for name in vars(options)}
+        state = state._replace(settings={**state.settings, **vars(options)}, options=names)
+        super().__init__(options.seed, optimizer, state)
+        self.model = model
+        self.options: Any = options
+        if options.gradient_checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        if options.lora_rank:
+            network = next((part for part in model.modules() if isinstance(part, PreTrainedModel)), None)
+            if network is None:
+                raise ConfigError(
+                    "lora_rank: the model has no network of transformers to add adapters to: set it to 0."
+                )
+            add_adapters(network, options.lora_rank)
+
+    def save(self, model: Any, folder: Path) -> None:
+        """Write the trained model, which is that of all weights with adapters merged."""
+        raise NotImplementedError
 
 
 class GeneratorModule(TrainingModule):

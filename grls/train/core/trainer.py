@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +23,7 @@ from torch.distributed.tensor import DTensor
 from grls.errors import ConfigError, Option
 from grls.io.progress import Progress, give_back_freed
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
-from grls.train.core.checkpoints import AtomicCheckpointIO, kept_checkpoint, read_checkpoint
+from grls.train.core.checkpoints import kept_checkpoint, read_checkpoint
 from grls.train.core.clock import TrainingClock
 from grls.train.core.processes import FullyShard, launched, local
 
@@ -33,6 +33,7 @@ Precision = Literal[
 ]  # fmt: skip
 """Lightning's precisions, and ``auto``."""
 
+_PRECISE = Option("trainer.precision", "32-true", "auto")
 SHARDED = ("fsdp", "fsdp_cpu_offload")
 """Strategies that shard weights (:class:`grls.train.core.processes.FullyShard`)."""
 
@@ -54,16 +55,14 @@ class Trainer(L.Trainer):
     Args:
         precision: Lightning's precision, or ``auto``: ``bf16-mixed`` where the processor has instructions for
             it, else ``32-true``; null: ``32-true``.
+        remedy: What to set in place of bfloat16 on a processor without instructions for it.
         kwargs: The other options of Lightning's trainer.
     """
 
-    precise = Option("trainer.precision", "32-true", "auto")
-    """The remedy for bfloat16 on a processor without instructions for it."""
-
-    def __init__(self, *, precision: Precision | None = None, **kwargs: Any):
+    def __init__(self, *, precision: Precision | None = None, remedy: Option = _PRECISE, **kwargs: Any):
         device = torch.device("cpu") if kwargs.get("accelerator") == "cpu" else accelerator()
         if str(precision).startswith("bf16"):
-            warn_of_emulation(device, str(self.precise))
+            warn_of_emulation(device, str(remedy))
         if precision == "auto":
             precision = "bf16-mixed" if has_bfloat16(device) else "32-true"
         started = launched()
@@ -77,37 +76,6 @@ class Trainer(L.Trainer):
         loop = _Epochs(self, self.fit_loop.min_epochs, self.fit_loop.max_epochs)
         loop.epoch_loop = self.fit_loop.epoch_loop
         self.fit_loop = loop
-
-
-class EncoderTrainer(Trainer):
-    """The trainer of a bi-encoder or a reranker, on one process or on those of torchrun.
-
-    ``unused``: some weights have no gradient, which ``ddp`` must know. ``strategy``: ``ddp``, ``fsdp`` or
-    ``fsdp_cpu_offload``.
-    """
-
-    precise = Option("fit.precision", "float32", "auto")
-
-    def __init__(
-        self,
-        device: torch.device,
-        precision: Literal["float32", "bfloat16", "auto"],
-        strategy: str,
-        unused: bool,
-        callbacks: Sequence[L.Callback],
-        **kwargs: Any,
-    ):
-        precisions: dict[str, Precision] = {"float32": "32-true", "bfloat16": "bf16-mixed", "auto": "auto"}
-        plugins = [] if strategy in SHARDED else [AtomicCheckpointIO()]
-        if strategy == "ddp":
-            alone = launched() in (None, (1, 1))
-            strategy = "auto" if alone else "ddp_find_unused_parameters_true" if unused else "ddp"
-        super().__init__(
-            accelerator=device.type, devices=1 if launched() is None else "auto", strategy=strategy,
-            precision=precisions[precision], plugins=plugins, use_distributed_sampler=False,
-            callbacks=[GiveBackFreed(), RefuseNaN(LEARNING_RATE), *callbacks], enable_model_summary=False,
-            **kwargs,
-        )  # fmt: skip
 
 
 def load_weights(trainer: L.Trainer, module: L.LightningModule, path: str | Path) -> int:

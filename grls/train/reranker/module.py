@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.loggers import CSVLogger
 from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import get_linear_schedule_with_warmup
@@ -25,22 +23,15 @@ from grls.data.words import USUAL
 from grls.errors import DataError, Option
 from grls.io.files import atomic_folder
 from grls.models.cross_encoder import query_with_evidence
-from grls.models.lora import add_adapters
 from grls.train.biencoder.examples import BiEncoderExamples, RetrieverMiner
-from grls.train.biencoder.options import PairOptions
-from grls.train.core.checkpoints import NO_STATE, RunState, check_checkpoint, last_checkpoint
+from grls.train.core.checkpoints import NO_STATE, RunState
+from grls.train.core.clock import TrainingClock
 from grls.train.core.datamodule import copies_of_examples
-from grls.train.core.module import TrainingModule
-from grls.train.core.processes import (
-    averaged,
-    by_first,
-    leaving_no_group,
-    mean_over_processes,
-    processes,
-    summed,
-)
-from grls.train.core.trainer import EncoderTrainer, TrainingLines, load_weights
-from grls.train.reranker.options import USUAL_RERANKER, RerankerOptions, RerankHopOptions
+from grls.train.core.encoder import fit_encoder
+from grls.train.core.module import EncoderModule
+from grls.train.core.processes import averaged, mean_over_processes, processes, summed
+from grls.train.options import USUAL_RERANKER, EncoderOptions, HopPairs, PairOptions, RerankHopOptions
+from grls.train.result import TrainingResult
 
 WRONG = -20.0
 """Log-probability (nats) of a hop after a wrong passage; after the right one it is 0."""
@@ -57,9 +48,8 @@ class RerankHops(Sequence[RerankExample]):
     def __init__(
         self, queries: Sequence[Query], qrels: Qrels, corpus: Corpus, options: RerankHopOptions, seed: int = 0
     ):
-        pairs = PairOptions(
-            options.multistep, False, options.shuffle, options.evidence_words, options.hard_negatives, seed
-        )
+        given = {name: getattr(options, name) for name in vars(HopPairs())}
+        pairs = PairOptions(**given, done=False, seed=seed)
         named = f"{Option('hops.negatives')}", f"name another retriever by {Option('hops.negatives')}"
         miner = RetrieverMiner(options.negatives, corpus, options.evidence_words, USUAL, *named)
         self.negatives_fingerprint = miner.fingerprint()
@@ -139,25 +129,24 @@ def choice_gain(values: Tensor, scores: Tensor) -> Tensor:
     return scores[int(values.argmax())] - scores[0]
 
 
-class RerankerModule(TrainingModule):
+class RerankerModule(EncoderModule):
     """The reranker, its loss, its optimizer: AdamW, 10 % linear warm-up, then decay to zero.
 
     Without ``corpus`` examples are hops, with texts of passages in place of ids.
     """
 
-    def __init__(self, reranker: Reranker, corpus: Corpus | None, options: RerankerOptions, state: RunState):
-        super().__init__(options.seed, "adamw", state)
-        self.model = reranker.model
+    marker = "config.json"
+    best: ClassVar[Any] = {"monitor": "dev_loss", "mode": "min"}
+    measure = "dev_loss"
+
+    def __init__(self, reranker: Reranker, corpus: Corpus | None, options: EncoderOptions, state: RunState):
+        super().__init__(reranker.model, options, "adamw", state)
         self._reranker = reranker
         self._corpus = corpus
-        self._learning_rate = options.learning_rate
         if options.lora_rank:
-            add_adapters(self.model, options.lora_rank)
             for name, weights in self.model.named_parameters():
                 if not name.startswith(f"{self.model.base_model_prefix}."):  # the head: it may be new
                     weights.requires_grad = True
-        if options.gradient_checkpointing:
-            self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
     def training_step(self, batch: list[RerankExample], batch_idx: int) -> Tensor:
         loss = mean_over_processes(self.within(self._losses, batch).mean(), len(batch))
@@ -180,10 +169,15 @@ class RerankerModule(TrainingModule):
             self.log(name, averaged(mean_over_processes(mean, len(batch))), sync_dist=True, batch_size=size)
 
     def configure_optimizers(self) -> Any:
-        optimizer = torch.optim.AdamW(self.model.parameters(), lr=self._learning_rate)
+        optimizer = torch.optim.AdamW(self.model.parameters(), lr=self.options.learning_rate)
         steps = int(self.trainer.estimated_stepping_batches)
         schedule = get_linear_schedule_with_warmup(optimizer, round(0.1 * steps), steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def save(self, model: Any, folder: Path) -> None:
+        self._reranker.model = model
+        with atomic_folder(folder, self.marker) as new:
+            self._reranker.save(new)
 
     def _losses(self, batch: Sequence[RerankExample]) -> Tensor:
         values = self._logits(batch).split([len(example.passages) for example in batch])
@@ -206,18 +200,17 @@ def _scores(example: RerankExample) -> Tensor:
     return torch.tensor(example.scores, dtype=torch.float32)
 
 
-@leaving_no_group()
 def fit_reranker(
     reranker: Reranker,
     corpus: Corpus | None,
     train: Sequence[RerankExample],
     dev: Sequence[RerankExample],
     output: str | Path,
-    options: RerankerOptions = USUAL_RERANKER,
+    options: EncoderOptions = USUAL_RERANKER,
     resume: bool = False,
     state: RunState = NO_STATE,
-) -> float:
-    """Train, keep the epoch with the lowest dev loss, and write OUTPUT/model; returns that loss (nats).
+) -> TrainingResult:
+    """Train, keep the epoch with the lowest dev loss (nats), and write OUTPUT/model.
 
     The reranker is trained in place. Without ``corpus``, examples hold texts of passages in place of ids;
     hops are drawn anew each epoch.
@@ -231,30 +224,12 @@ def fit_reranker(
                     "the examples were collected.",
                     corpus.source,
                 )
-    folder, last, sharded = Path(output), last_checkpoint(output), options.strategy != "ddp"
-    if resume:
-        state.refuse_other(check_checkpoint(str(last), shards=sharded, option="fit.strategy"), folder)
-    checkpoints: dict[str, Any] = {"dirpath": last.parent, "enable_version_counter": False}
-    best = ModelCheckpoint(**checkpoints, filename="best", monitor="dev_loss", mode="min")
-    trainer = EncoderTrainer(
-        reranker.model.device,
-        options.precision,
-        options.strategy,
-        options.lora_rank > 0,
-        [TrainingLines(), best, ModelCheckpoint(**checkpoints, filename="last")],
-        max_epochs=options.epochs, log_every_n_steps=10, logger=CSVLogger(folder, name="logs"),
+    loaders = {
+        "train_dataloaders": rerank_loader(train, options.batch_size, options.seed),
+        "val_dataloaders": rerank_loader(dev, options.batch_size, None),
+    }
+    return fit_encoder(
+        RerankerModule(reranker, corpus, options, state), loaders, output, resume, TrainingClock("reranker"),
+        examples=len(train), device=reranker.model.device.type, unused=options.lora_rank > 0,
+        log_every_n_steps=10,
     )  # fmt: skip
-    module = RerankerModule(reranker, corpus, options, state)
-    loaders = (
-        rerank_loader(train, options.batch_size, options.seed), rerank_loader(dev, options.batch_size, None)
-    )  # fmt: skip
-    trainer.fit(module, *loaders, ckpt_path=str(last) if resume else None, weights_only=not sharded)
-    load_weights(trainer, module, best.best_model_path)
-    reranker.model = module.plain_model() or reranker.model
-
-    def save() -> None:
-        with atomic_folder(folder / "model", "config.json") as new:
-            reranker.save(new)
-
-    by_first(save)
-    return float(best.best_model_score or 0.0)

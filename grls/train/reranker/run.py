@@ -1,4 +1,4 @@
-"""The examples that a reranker is trained on: those of files, or the hops of a data set."""
+"""Trains a reranker on examples of files, or on the hops of a data set."""
 
 from __future__ import annotations
 
@@ -6,13 +6,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grls.answer.ralm.reranker import RerankExample, example_settings, read_examples
+import torch
+
+from grls.answer.ralm.reranker import Reranker, RerankExample, example_settings, read_examples
+from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.io.files import sha256
-from grls.train.core.datamodule import digest, read_named_split
-from grls.train.reranker.module import RerankHops
-from grls.train.reranker.options import USUAL_RERANK_HOPS, RerankHopOptions
+from grls.io.ending import needing, quiet
+from grls.io.files import refuse_foreign, sha256
+from grls.train.options import USUAL_RERANK_HOPS, RerankerTraining
+from grls.train.result import TrainingResult
+
+with needing("train", "training a reranker"):
+    from grls.train.core.checkpoints import RunState
+    from grls.train.core.datamodule import digest, read_named_split
+    from grls.train.core.processes import only_training
+    from grls.train.reranker.module import RerankHops, fit_reranker
 
 PREFIX = 64
 """Tokens before a stride, where the examples do not record it."""
@@ -33,16 +42,42 @@ class RunExamples(NamedTuple):
     evidence_words: int | None = None
 
 
-def examples_of_files(
-    train: str | None, dev: str | None, corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptions
-) -> RunExamples:
+def run_reranker(training: RerankerTraining) -> TrainingResult:
+    """Train the reranker of In-Context RALM, or a cross-encoder for the hops of a data set."""
+    quiet()
+    fit, output = training.fit, training.output
+    refuse_foreign(Path(output) / "model", "config.json")
+    with only_training(output):
+        corpus = Corpus.read(training.data)
+        of_hops = training.train is None and training.dev is None
+        examples = (examples_of_hops if of_hops else examples_of_files)(training, corpus)
+        torch.manual_seed(fit.seed)  # for the new head of an encoder without one
+        reading = examples.prefix_tokens, training.max_tokens, training.device
+        reranker = Reranker.load(training.encoder, *reading, evidence_words=examples.evidence_words)
+        settings = {
+            "encoder": training.encoder, "prefix_tokens": examples.prefix_tokens,
+            "max_tokens": training.max_tokens, **examples.settings,
+        }  # fmt: skip
+        files = {
+            "the corpus": corpus.fingerprint,
+            "the tokenizer of the encoder": tokenizer_fingerprint(reranker.tokenizer),
+            **examples.files,
+        }
+        passages, state = None if of_hops else corpus, RunState(settings, files)
+        return fit_reranker(
+            reranker, passages, examples.train, examples.dev, output, fit, training.resume, state
+        )
+
+
+def examples_of_files(training: RerankerTraining, corpus: Corpus) -> RunExamples:
     """Examples of files; if a length of prefixes is ``wanted``, theirs must be that."""
+    train, dev, wanted = training.train, training.dev, training.prefix_tokens
     if train is None or dev is None:
         raise ConfigError(
             f"{Option('train')} and {Option('dev')} name files of examples: give both, or neither to learn "
             f"the hops of {Option('data')}."
         )
-    if hops != USUAL_RERANK_HOPS:
+    if training.hops != USUAL_RERANK_HOPS:
         raise ConfigError(
             f"{Option('hops')} is for the hops of {Option('data')}: leave it out, or leave "
             f"{Option('train')} and {Option('dev')} out."
@@ -53,8 +88,8 @@ def examples_of_files(
         if stated.get("corpus", corpus.fingerprint) != corpus.fingerprint:
             raise MismatchError(
                 f"the examples of {Option(option, file)} were collected with another corpus than "
-                f"{Option('data', data)}: set {Option('data')} to that corpus, or collect them again (`grls "
-                "ralm examples`)."
+                f"{Option('data', training.data)}: set {Option('data')} to that corpus, or collect them "
+                "again (`grls ralm examples`)."
             )
         if "prefix_tokens" in stated:
             lengths[option] = int(stated["prefix_tokens"])
@@ -75,11 +110,9 @@ def examples_of_files(
     return RunExamples(read_examples(train), read_examples(dev), files, prefix_tokens=prefix_tokens)
 
 
-def examples_of_hops(
-    corpus: Corpus, data: str, wanted: int | None, hops: RerankHopOptions, seed: int
-) -> RunExamples:
-    """The hops of a data set, which have no length of prefixes that could be ``wanted``."""
-    if wanted is not None:
+def examples_of_hops(training: RerankerTraining, corpus: Corpus) -> RunExamples:
+    hops, data = training.hops, training.data
+    if training.prefix_tokens is not None:
         raise ConfigError(
             f"{Option('prefix_tokens')} is for examples of texts ({Option('train')}, {Option('dev')}): "
             "leave it out."
@@ -88,7 +121,7 @@ def examples_of_hops(
         raise DataError("expected a data set folder with queries.jsonl and qrels/, to learn its hops.", data)
     names = (("train_split", hops.train_split), ("dev_split", hops.dev_split))
     splits = [read_named_split(data, split, corpus, f"{Option(f'hops.{name}')}") for name, split in names]
-    train, dev = (RerankHops(*split, corpus, hops, seed) for split in splits)
+    train, dev = (RerankHops(*split, corpus, hops, training.fit.seed) for split in splits)
     files = dict(zip(("the split of train", "the split of dev"), map(digest, splits), strict=True))
     files[f"the retriever {hops.negatives} (hops.negatives)"] = train.negatives_fingerprint
     settings = {f"hops.{name}": value for name, value in vars(hops).items()}

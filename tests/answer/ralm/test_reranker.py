@@ -17,8 +17,8 @@ from grls.answer.ralm.reranker import Reranker, RerankExample, Trained, read_exa
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError
+from grls.train.options import EncoderOptions
 from grls.train.reranker.module import RerankerModule, fit_reranker, rerank_loss
-from grls.train.reranker.options import RerankerOptions
 
 
 def test_the_loss_is_the_likelihood_under_the_reranker() -> None:
@@ -30,10 +30,11 @@ def test_the_loss_is_the_likelihood_under_the_reranker() -> None:
 def test_training_learns_which_document_helps(tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
-    best = fit_reranker(
-        encoder, ANIMALS, examples(), examples(4), tmp_path / "out", RerankerOptions(25, 4, 3e-3)
+    trained = fit_reranker(
+        encoder, ANIMALS, examples(), examples(4), tmp_path / "out", EncoderOptions(25, 4, 3e-3)
     )
-    assert best < 1.5  # 1 is the best that can be had, by chance it is about 2.4
+    assert trained.best is not None
+    assert trained.best < 1.5  # 1 is the best that can be had, by chance it is about 2.4
     again = Reranker.load(str(tmp_path / "out" / "model"), device="cpu")
     assert (again.prefix_tokens, again.max_tokens) == (8, 32)
     prefixes = ["is the lynx calm"] * 4
@@ -42,7 +43,7 @@ def test_training_learns_which_document_helps(tmp_path: Path) -> None:
     assert again.scores(prefixes, texts) == pytest.approx(encoder.scores(prefixes, texts), abs=1e-4)
     with pytest.raises(ConfigError, match="there is no checkpoint to resume from"):
         fit_reranker(
-            encoder, ANIMALS, examples(), examples(), tmp_path / "new", RerankerOptions(1), resume=True
+            encoder, ANIMALS, examples(), examples(), tmp_path / "new", EncoderOptions(1), resume=True
         )
 
 
@@ -51,7 +52,7 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(tmp_path: Path,
     monkeypatch.setattr(RerankerModule, "_losses", lambda self, batch: _first(self) * next(losses))
     encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
     with pytest.raises(ConfigError, match=r"the loss is nan at step 5\. .*last\.ckpt.*Lower learn"):
-        fit_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / "out", RerankerOptions(9, 4, 1e-3))
+        fit_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / "out", EncoderOptions(9, 4, 1e-3))
     state = torch.load(tmp_path / "out" / "checkpoints" / "last.ckpt", weights_only=True)
     assert state["global_step"] == 3
 

@@ -12,7 +12,7 @@ from grls.data.dataset import gold_passages, read_split
 from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoderModel
 from grls.train.biencoder.dev import HopEvaluator, Split, dev_evaluator
-from grls.train.biencoder.options import BiEncoderOptions
+from grls.train.options import BiEncoderOptions
 
 
 def opened(place: Path) -> tuple[BiEncoderModel, Split]:

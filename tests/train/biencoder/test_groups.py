@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from grls.models.biencoder import BiEncoderModel
 from grls.train.biencoder import loss as losses
 from grls.train.biencoder.loss import GROUP, MaskedRankingLoss, embed_in_groups
-from grls.train.biencoder.options import BiEncoderOptions
+from grls.train.options import BiEncoderOptions
 
 TEXTS = [" ".join(["otter"] * (1 + 7 * n % 19)) for n in range(2 * GROUP + 3)]
 

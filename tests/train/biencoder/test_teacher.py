@@ -19,7 +19,7 @@ from grls.data.dataset import gold_passages, read_split
 from grls.models.biencoder import BiEncoderModel
 from grls.models.text_encoder import passage_text
 from grls.train.biencoder.loss import MaskedRankingLoss
-from grls.train.biencoder.options import BiEncoderOptions
+from grls.train.options import BiEncoderOptions
 
 Rows = list[dict[str, Any]]
 
