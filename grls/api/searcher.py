@@ -341,7 +341,7 @@ class Searcher:
         joined = gold_of(gold, queries, self.corpus)
         passages = [gold_passages(query, joined.qrels) for query in joined.queries]
         own = passage_queries(joined.queries, joined.qrels, self.corpus)
-        dev = DevQueries("the queries given", "dev", joined.queries, passages, self.corpus, own)
+        dev = DevQueries(joined.queries, passages, self.corpus, own)
         place = self._placed()
         folder = followed(Path(place))
         if folder.parent.name == "snapshots":  # of the hub's cache

@@ -19,8 +19,7 @@ from statistics import fmean
 from time import perf_counter
 from typing import Any
 
-from grls.data.corpus import Corpus
-from grls.data.dataset import QRELS_HEADER, Qrels, passage_queries, read_split
+from grls.data.dataset import QRELS_HEADER, Qrels
 from grls.data.filter_options import NO_FILTER
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError
@@ -28,17 +27,18 @@ from grls.evaluation.measures import query_values
 from grls.fitting.choose import Candidate, FitChoice, choose, choose_unmeasured, level
 from grls.fitting.models import Machine
 from grls.fitting.options import AUTO, FitOptions
-from grls.fitting.splits import DEV
+from grls.fitting.splits import DEV, SplitData
 from grls.io.files import atomic_file
 from grls.io.progress import counted
+from grls.io.seal import seal
 from grls.retrieve.base import Retriever
-from grls.retrieve.compose import compose, fusion_spec, write_retriever
+from grls.retrieve.compose import fusion_spec
 from grls.retrieve.fusion.retriever import Fusion, fuse_rankings
 from grls.retrieve.fusion.runs import RunFusion
 from grls.retrieve.hops.retriever import RankedHops
-from grls.retrieve.registry import BM25, Opening, load_retriever
+from grls.retrieve.registry import BM25, Opening, load_retriever, with_languages
 from grls.retrieve.run import RetrieverRun
-from grls.retrieve.spec import Member, write_link
+from grls.retrieve.spec import FORMAT, MANIFEST, Member, write_link
 from grls.runs.portions import fingerprint_queries, save_retrieved
 from grls.runs.run import Run
 from grls.tune.search import best, weight_grid
@@ -99,21 +99,15 @@ class System:
 class FitCandidates:
     """All candidates of a run.
 
-    Where dev queries are cut out of passages (``unlabelled``) fusions have equal weights, and a rule chooses.
+    Where dev queries are cut out of passages fusions have equal weights, and a rule chooses.
     """
 
-    def __init__(self, output: Path, options: FitOptions, machine: Machine, unlabelled: bool = False):
-        self.output, self.options, self.machine, self.unlabelled = output, options, machine, unlabelled
+    def __init__(self, data: SplitData, output: Path, options: FitOptions, machine: Machine):
+        self.data, self.output, self.options = data, output, options
         self.precision = machine.precision if options.precision == AUTO else options.precision
         self.systems: dict[str, System] = {}
-
-    @property
-    def data(self) -> str:
-        return str(self.output / "data")
-
-    @cached_property
-    def corpus(self) -> Corpus:
-        return Corpus.read(self.data)
+        self.place = str(output / "data")
+        """The data set folder."""
 
     def folder(self, name: str) -> Path:
         return self.output / "members" / name
@@ -122,21 +116,21 @@ class FitCandidates:
         return self.output / "runs" / split / f"{folder}.jsonl"
 
     def gold(self, split: str) -> JudgedQueries:
-        return JudgedQueries(split, *read_split(self.data, split, self.corpus))
+        qrels = self.data.qrels[split]
+        return JudgedQueries(split, [query for query in self.data.queries if query.id in qrels], qrels)
 
     def drawn(self, split: str, first: int, last: int, name: str) -> JudgedQueries:
         """A part of the queries of a split, in an order that is drawn once; it is written as a split."""
-        file = Path(self.data) / "qrels" / f"{name}.tsv"
-        if not file.is_file():
-            qrels = self.gold(split).qrels
-            order = sorted(qrels)
-            random.Random(self.options.seed).shuffle(order)
-            chosen = set(order[first:last])
+        order, whole = sorted(self.data.qrels[split]), self.gold(split)
+        random.Random(self.options.seed).shuffle(order)
+        chosen = set(order[first:last])
+        qrels = {query: grades for query, grades in whole.qrels.items() if query in chosen}
+        if not (file := Path(self.place) / "qrels" / f"{name}.tsv").is_file():
             with atomic_file(file) as stream:
                 stream.write("\t".join(QRELS_HEADER) + "\n")
-                for query in (query for query in qrels if query in chosen):
-                    stream.writelines(f"{query}\t{id}\t{grade}\n" for id, grade in qrels[query].items())
-        return self.gold(name)
+                for query, grades in qrels.items():
+                    stream.writelines(f"{query}\t{id}\t{grade}\n" for id, grade in grades.items())
+        return JudgedQueries(name, [query for query in whole.queries if query.id in chosen], qrels)
 
     @cached_property
     def portions(self) -> list[JudgedQueries]:
@@ -187,9 +181,8 @@ class FitCandidates:
 
     def save_run(self, retriever: Retriever, gold: JudgedQueries, system: System) -> None:
         RetrieverRun(
-            retriever, gold.queries, self.data, gold.split, self.options.depth,
-            [None] * len(gold.queries), NO_FILTER, self.precision,
-            own=passage_queries(gold.queries, gold.qrels, self.corpus),
+            retriever, gold.queries, self.place, gold.split, self.options.depth,
+            [None] * len(gold.queries), NO_FILTER, self.precision, own=self.data.own & gold.qrels.keys(),
         ).save(str(self.run_file(gold.split, system.folder).with_suffix("")), system.name)  # fmt: skip
 
     def candidate(self, system: System) -> Candidate:
@@ -203,7 +196,7 @@ class FitCandidates:
 
     def choose(self) -> FitChoice:
         candidates = [self.candidate(system) for system in self.systems.values()]
-        if self.unlabelled:
+        if self.data.unlabelled:
             return choose_unmeasured(candidates)
         return choose(candidates, self.options.decides, self.options.prefer)
 
@@ -224,7 +217,7 @@ class FitCandidates:
     def keep(self, name: str, best: FitChoice) -> FitChoice:
         system = self.system(name)
         chosen, _ = level([self.candidate(system), best.chosen])
-        queries = counted(len(chosen.values), "cut sentence" if self.unlabelled else "dev query")
+        queries = counted(len(chosen.values), "cut sentence" if self.data.unlabelled else "dev query")
         shown = f"{self.options.decides} {100 * chosen.value:.1f} on {queries}"
         return FitChoice(chosen, best.best, f"as was asked: {shown}")
 
@@ -247,15 +240,15 @@ class FitCandidates:
         assert run.info is not None
         info = replace(
             run.info,
-            corpus=self.corpus.fingerprint,
+            corpus=self.data.corpus.fingerprint,
             queries=fingerprint_queries(gold.queries),
-            data=self.data,
+            data=self.place,
             split=gold.split,
             limit=None,
         )
         results = list(run.retrieved(query.id for query in gold.queries))
         output = self.run_file(gold.split, system.folder).with_suffix("")
-        save_retrieved(str(output), gold.queries, self.corpus, results, info)
+        save_retrieved(str(output), gold.queries, self.data.corpus, results, info)
 
     def fuse(self, names: Sequence[str]) -> list[System]:
         """Fuse every two of some systems, and all of them.
@@ -276,7 +269,7 @@ class FitCandidates:
                 return fmean(values[decides]), fmean(values[ORDER])
 
             weights = (1.0,) * len(parts)
-            if not self.unlabelled:
+            if not self.data.unlabelled:
                 (weights,), _ = best(quality, weight_grid(len(parts)))
             if not all(weights):
                 continue
@@ -284,11 +277,8 @@ class FitCandidates:
             place = "-".join(("fusion", *(part.folder for part in systems)))
             links = any(system.links for system in systems)
             system = System(" + ".join(parts), place, parts, models, weights=weights, links=links)
-            folder = self.folder(place)
             fusion = replace(_FUSION, weights=weights)
-            spec = fusion_spec([*map(self.named, parts)], fusion, self.options.depth)
-            made = compose(spec, Opening(self.options.device))
-            write_retriever(made, folder, link=True)
+            self.write(place, fusion_spec([*map(self.named, parts)], fusion, self.options.depth))
             for _ in golds:
                 self.rank(system)
             fused.append(system)
@@ -306,4 +296,11 @@ class FitCandidates:
 
     def named(self, name: str) -> Member:
         """A system as a member of another; BM25 is over the corpus of that one."""
-        return {"kind": BM25} if name == BM25 else str(self.folder(name))
+        return {"kind": BM25} if name == BM25 else f"../{self.systems[name].folder}"
+
+    def write(self, folder: str, spec: dict[str, Any]) -> None:
+        """Write a composite, whose folder holds its specification alone."""
+        place = self.folder(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        complete = with_languages({"format": FORMAT, **spec}, place, self.data.corpus)
+        seal(place / MANIFEST, complete)

@@ -164,7 +164,10 @@ def write_outcome(
         "base_models": system.models,
         "language": data.language,
         "options": asdict(options),
-        "account": {"done": done, "skipped": [stage._asdict() for stage in skipped]},
+        "account": {
+            "done": [{"stage": what, "seconds": took} for what, took in done],
+            "skipped": [stage._asdict() for stage in skipped],
+        },
         "seconds": fitted.seconds,
         "versions": versions,
     }
@@ -211,7 +214,7 @@ def _write_page(
     ks = sorted({1, options.k, 10, DEPTH})
     files = [str(candidates.run_file(gold.split, candidates.systems[name].folder)) for name in names]
     kind = "test query" if TEST in fitted.queries else "dev query" if DEV in fitted.queries else CUT[:-1]
-    groups = load_groups(files, candidates.data, ks=ks, measures=measure_names(MEASURES))
+    groups = load_groups(files, candidates.place, ks=ks, measures=measure_names(MEASURES))
     name, split = Path(data.name).absolute().name, counted(len(gold.queries), kind)
     page = build_page(
         [replace(group, name=name, split=split) for group in groups], ks, options.k,

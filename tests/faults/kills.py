@@ -155,8 +155,8 @@ def _grows(content: Any, expected: Any) -> bool:
     return isinstance(content, bytes) and expected.startswith(content[: content.rfind(b"\n") + 1])
 
 
-TIMED = ("fit.jsonl", "clock.json", "report.html", "README.md")
-"""Files of ``grls fit`` that say how long its steps took."""
+TIMED = re.compile(r"fit\.jsonl|clock\.json|report\.html|README\.md|.*\.log")
+"""Files of ``grls fit`` that say how long its steps took, and what each call has printed."""
 
 
 def contents(out: Path, command: Command) -> dict[str, Any]:
@@ -167,7 +167,9 @@ def contents(out: Path, command: Command) -> dict[str, Any]:
         hidden = any(part.startswith(".") for part in Path(name).parts)
         if not path.is_file() or hidden or (command.compared and path.name not in command.compared):
             continue
-        if (command.compared and "checkpoint" in name) or (command.name == "fit" and path.name in TIMED):
+        if (command.compared and "checkpoint" in name) or (
+            command.name == "fit" and TIMED.fullmatch(path.name)
+        ):
             continue
         kept[name] = without_times(path)
     return kept

@@ -35,6 +35,7 @@ from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.hub import figures_beside
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import followed, read_spec
+from grls.tune.step import Journal
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +62,14 @@ def whole(place: Path, options: FitOptions) -> Fitted:
 
 
 def without_times(output: Path) -> Any:
-    """What stands in ``fit.json``, without times."""
-    content = json.loads((output / "fit.json").read_text())
-    del content["seconds"], content["query_seconds"]
-    content["account"]["done"] = [what for what, _ in content["account"]["done"]]
-    return content
+    """What stands in ``fit.json``, without times, which are named as such."""
+
+    def timeless(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: timeless(one) for name, one in value.items() if "seconds" not in name}
+        return [*map(timeless, value)] if isinstance(value, list) else value
+
+    return timeless(json.loads((output / "fit.json").read_text()))
 
 
 def singles(fitted: Fitted) -> list[str]:
@@ -103,7 +107,8 @@ def test_the_card_says_what_was_measured_on_what_and_what_was_done(place: Path, 
     content = json.loads((place / "whole" / "fit.json").read_text())
     assert ("Begun from" in card) == bool(content["base_models"])
     assert figures_beside(place / "whole").keys() == whole.metrics.keys()
-    (trained,) = [what for what, _ in content["account"]["done"] if what.startswith("fine-tune bert")]
+    done = [one["stage"] for one in content["account"]["done"]]
+    (trained,) = [what for what in done if what.startswith("fine-tune bert")]
     assert trained.endswith(", 3 steps")  # as many as were done
     assert trained in card
 
@@ -185,7 +190,7 @@ def test_a_run_that_is_called_again_does_nothing_twice_and_keeps_what_it_is_aske
 
     def again(**more: Any) -> Fitted:
         with pytest.MonkeyPatch.context() as patch:
-            for name in ("build", "tune_folder"):
+            for name in ("build", "tune_spec"):
                 patch.setattr(stages, name, None)  # it would fail
             return fitted(place / "data", output, options, **more)
 
@@ -221,6 +226,11 @@ def test_a_journal_of_another_version_is_named(
         fitted(place / "data", output, options)
 
 
+def candidates_of(output: Path) -> FitCandidates:
+    options = fit_options()
+    return FitCandidates(read_data(str(output / "data"), options), output, options, this_machine("cpu"))
+
+
 def test_what_hops_have_found_in_tuning_is_not_searched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,9 +248,9 @@ def test_what_hops_have_found_in_tuning_is_not_searched_again(
     def ranked(found: dict[Any, Any] | None) -> int:
         """Queries of BM25 until the hops have ranked four queries."""
         shutil.rmtree(tmp_path / "runs", ignore_errors=True)
-        candidates = FitCandidates(tmp_path, fit_options(), this_machine("cpu"))
+        candidates = candidates_of(tmp_path)
         if not (folder := candidates.folder("bm25-hops")).is_dir():
-            BM25Retriever(candidates.corpus).save_pretrained(candidates.folder("bm25"))
+            BM25Retriever(candidates.data.corpus).save_pretrained(candidates.folder("bm25"))
             hops = {"steps": "ranked", "max": 2}
             create(folder, "hops", {"retriever": "../bm25", "hops": hops}, Opening("cpu"))
         before = searched
@@ -257,9 +267,9 @@ def test_what_hops_have_found_in_tuning_is_not_searched_again(
 def test_a_fusion_costs_what_its_members_cost_now(tmp_path: Path) -> None:
     """Members were measured again on more queries, and a fusion could be cheaper than its member."""
     write_fit_data(tmp_path / "data")
-    candidates = FitCandidates(tmp_path, fit_options(), this_machine("cpu"))
+    candidates = candidates_of(tmp_path)
     for name in ("bm25", "other"):
-        BM25Retriever(candidates.corpus).save_pretrained(candidates.folder(name))
+        BM25Retriever(candidates.data.corpus).save_pretrained(candidates.folder(name))
         candidates.rank(System(name, name))
     (fused,) = candidates.fuse(["bm25", "other"])
     candidates.systems["bm25"].cost = 5.0
@@ -321,11 +331,31 @@ def test_a_run_that_is_killed_in_any_stage_opens_as_the_best_so_far_and_goes_on_
     assert members == sorted(file.name for file in (place / "whole" / "members").iterdir())
 
 
+def test_a_run_that_is_killed_while_it_tunes_leaves_no_untuned_candidate(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stood in ``members`` as it was before tuning, and ``fit.json`` held times without their name."""
+
+    def killed(*_: Any) -> None:
+        raise Killed
+
+    for method in ("add", "remove"):
+        output = tmp_path / method
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, method, killed)
+            with pytest.raises(Killed):
+                fitted(place / "data", output)
+        left = output / "members" / "bm25-hops" / "grls.json"
+        tuned = left.read_bytes() if left.exists() else None
+        fitted(place / "data", output)
+        assert tuned in (None, left.read_bytes())
+    assert without_times(tmp_path / "add") == without_times(tmp_path / "remove")
+
+
 def test_an_encoder_cuts_long_queries_though_the_run_was_killed_after_it_was_built(
     place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = read_data(str(place / "data"), options)
-    data.write(tmp_path / "data")
+    data = read_data(str(place / "data"), options).written(tmp_path / "data")
     progress = FitProgress(tmp_path / "logs", FitClock(tmp_path), False)
     made = stages.FitStages(data, tmp_path, options, progress)
 
@@ -388,7 +418,7 @@ def stages_of(*names: str, runs: list[str], fail: str = "") -> Callable[[stages.
             def work(_: float | None) -> None:
                 runs.append(name)
                 if not name.startswith("fusion"):
-                    BM25Retriever(self.candidates.corpus).save_pretrained(self.candidates.folder(name))
+                    BM25Retriever(self.data.corpus).save_pretrained(self.candidates.folder(name))
                     self.candidates.rank(System(name, name))
                 if name == fail:
                     raise MemoryError

@@ -162,8 +162,8 @@ def test_other_names_of_splits(tmp_path: Path) -> None:
 def test_what_is_written_reads_as_it_was_divided(tmp_path: Path) -> None:
     data = write_fit_data(tmp_path / "data", "train")
     made = divided(data)
-    made.write(tmp_path / "out" / "data")
-    corpus = Corpus.read(tmp_path / "out" / "data")
+    corpus = made.written(tmp_path / "out" / "data").corpus
+    assert corpus.source == str(tmp_path / "out" / "data" / "corpus.jsonl")
     assert corpus.fingerprint == made.corpus.fingerprint
     assert {s: read_split(tmp_path / "out" / "data", s, corpus)[1] for s in made.qrels} == made.qrels
 

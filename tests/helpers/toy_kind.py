@@ -83,7 +83,7 @@ def tune_power(tuning: Tuning) -> TuneChoice:
     for power in (-1.0, 2.0):
         tuning.spec = {**tuning.spec, "power": power}
         ids = [[hit.id for hit in hits] for hits in tuning.open().retrieve(tuning.dev.queries, 2)]
-        recalls[power] = tuning.dev.at_once().quality(ids, 2).recall
+        recalls[power] = tuning.dev.quality(ids, 2).recall
     best = max(recalls, key=lambda power: recalls[power])
     return TuneChoice({"power": best}, "recall@2", recalls[-1.0], recalls[best], f"power {best:g}")
 

@@ -36,7 +36,7 @@ from grls.tune.hops import (
 from grls.tune.options import TuneOptions
 from grls.tune.run import tune_folder
 from grls.tune.search import Tried, best, paired_error, weight_grid
-from grls.tune.step import DevHops, DevQueries
+from grls.tune.step import DevQueries
 from grls.tune.weights import cut_run, refuse_uncuttable, refuse_untunable, tune_run_weights
 
 HOUSES = ("Tallow", "Brind", "Corvey", "Dunmore", "Elstow", "Farrow", "Gannet", "Hollin")
@@ -159,9 +159,9 @@ def test_a_stored_temperature_is_tried_and_done_may_come_back(data: Path, tmp_pa
 
 
 def test_the_first_hit_of_every_hop_counts_alike() -> None:
-    hops = DevHops([Query("q", "?")] * 2, [[], []], [["a", "b"], ["b"]], True)
+    hops = DevQueries([Query("q", "?")] * 2, [["a", "b"], ["b"]], hops=True)
     assert hops.quality([["a"], ["x"]], 1).recall == hops.quality([["x"], ["b"]], 1).recall == 0.5
-    assert DevHops(hops.queries, [[], []], hops.gold).quality([["a"], ["x"]], 1).recall == 0.25
+    assert DevQueries(hops.queries, hops.gold).quality([["a"], ["x"]], 1).recall == 0.25
 
 
 LIKELIEST, EXPECTED = get_args(Choice)
@@ -294,7 +294,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 QUERIES = [Query(str(n), "?") for n in range(2 * PAIRS)]
 GOLD = [[f"a{n}", f"b{n}"] if n % 2 == 0 else [f"c{n}", f"d{n}"] for n in range(2 * PAIRS)]
-DEV = DevQueries("data", "dev", QUERIES, GOLD, Mixed.corpus)
+DEV = DevQueries(QUERIES, GOLD, Mixed.corpus)
 GRID = TuneOptions(k=2, hops=(1, 2), hop_temperatures=(1.0,))
 
 
@@ -330,7 +330,7 @@ def test_names_that_mislead_lose_their_shares(folder: Path, monkeypatch: pytest.
 def test_what_the_queries_cannot_tell_is_not_learned(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    few = DevQueries("data", "dev", QUERIES[:8], GOLD[:8], Mixed.corpus)
+    few = DevQueries(QUERIES[:8], GOLD[:8], Mixed.corpus)
     tune_folder(folder, few, GRID, Opening(), "x")
     tune_folder(folder, DEV, replace(GRID, onward=False), Opening(), "x")
     assert "onward" not in capsys.readouterr().out

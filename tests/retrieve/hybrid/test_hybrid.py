@@ -31,7 +31,7 @@ from grls.retrieve.hybrid.priors import (
 )
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.tune.priors import Pool, Setting, beside, prior_choices, tune_in_turn, tune_together
-from grls.tune.step import DevHops, DevQueries, Quality
+from grls.tune.step import DevQueries, Quality
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
 NONE: list[tuple[Passage, ...]] = [(), ()]
@@ -262,9 +262,9 @@ class _Small:
         self.pool = Pool(self.generator, self.queries, self.gold, K, self.choices)
         self.searched = 0
 
-    def dev(self, hops: bool) -> DevHops:
-        dev = DevQueries("data", "train", self.queries, self.gold, None)
-        return dev.by_hop(self.generator.corpus) if hops else dev.at_once()
+    def dev(self, hops: bool) -> DevQueries:
+        dev = DevQueries(self.queries, self.gold)
+        return dev.by_hop(self.generator.corpus) if hops else dev
 
     def search(self, setting: Setting) -> Quality:
         self.searched += 1
