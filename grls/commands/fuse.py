@@ -52,7 +52,7 @@ def fuse_runs(
         name: Name of the run in reports; null: a name from the method and the members.
     """
     from grls.io.files import without_ending
-    from grls.retrieve.fusion.runs import RunFusion
+    from grls.retrieve.fusion.runs import ensemble
     from grls.runs.comparable import (
         DevRuns,
         complete_runs,
@@ -75,7 +75,6 @@ def fuse_runs(
     if len(runs) < 2:
         raise ConfigError(f"expected at least two runs, got {list(runs)}.")
     members = load_runs(runs)
-    run_fusion = RunFusion.of(members, k, length)
     queries = find_asked(members, data, split)
     refuse_to_replace(output, [*runs, *(tune.runs or [])], queries)
     members = complete_runs(members, None if queries is None else queries.ids, missing)
@@ -83,11 +82,11 @@ def fuse_runs(
     if tune.runs is not None:
         dev = DevRuns.load(tune.runs, members, queries, tune.split)
         dev.refuse_shared_queries(members[0])
-        fusion, recall = tune_run_weights(fusion, dev, run_fusion, tune.k)
+        fusion, recall = tune_run_weights(fusion, dev, tune.k, k, length)
         tuned = {"tune": tune.runs, f"tuned_recall@{tune.k}": recall}
         weights = shown_weights(fusion.weights)
         print(f"weights {weights}: recall@{tune.k} {100 * recall:.1f} on {dev.split}")
-    print(save_for(run_fusion.ensemble(members, fusion, name, tuned), output, queries))
+    print(save_for(ensemble(members, fusion, tuned, k, length, name), output, queries))
 
 
 def fuse_cut(

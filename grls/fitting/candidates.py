@@ -33,8 +33,8 @@ from grls.io.progress import counted
 from grls.io.seal import seal
 from grls.retrieve.base import Retriever
 from grls.retrieve.compose import fusion_spec
-from grls.retrieve.fusion.retriever import Fusion, fuse_rankings
-from grls.retrieve.fusion.runs import RunFusion
+from grls.retrieve.fusion.retriever import Fusion
+from grls.retrieve.fusion.runs import ensemble
 from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.registry import BM25, Opening, load_retriever, with_languages
 from grls.retrieve.run import RetrieverRun
@@ -260,12 +260,12 @@ class FitCandidates:
         for parts in (*combinations(names, 2), *([tuple(names)] if len(names) > 2 else [])):
             systems = [self.systems[name] for name in parts]
             golds = self.portions[: min(system.portions for system in systems)]
-            members = [dict(enumerate(self.rankings(name, golds))) for name in parts]
+            members = [self.rankings(name, golds) for name in parts]
 
             def quality(weights: Any, members: Any = members, golds: Any = golds) -> tuple[float, float]:
                 fusion, decides = replace(_FUSION, weights=weights), self.options.decides
-                ranked = fuse_rankings(members, fusion, self.options.depth)
-                values = values_of(golds, (decides, ORDER), ranked.values())
+                ranked = [fusion.fuse(hits, self.options.depth) for hits in zip(*members, strict=True)]
+                values = values_of(golds, (decides, ORDER), ranked)
                 return fmean(values[decides]), fmean(values[ORDER])
 
             weights = (1.0,) * len(parts)
@@ -291,7 +291,7 @@ class FitCandidates:
         runs = [self.run(gold.split, folder) for folder in folders]
         files = {"runs": [f"{folder}.jsonl" for folder in folders]}
         fusion = replace(_FUSION, weights=system.weights)
-        fused = RunFusion.of(runs, self.options.depth, "mean").ensemble(runs, fusion, system.name, files)
+        fused = ensemble(runs, fusion, files, self.options.depth, name=system.name)
         self._save(fused, gold, system)
 
     def named(self, name: str) -> Member:

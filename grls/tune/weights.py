@@ -19,8 +19,8 @@ from grls.evaluation.metrics import known_number, means, sequence_recall, set_f1
 from grls.io.files import is_temporary
 from grls.io.progress import Progress, counted
 from grls.retrieve.base import ChainToContinue, DecodesHops, FindsChains
-from grls.retrieve.fusion.retriever import FUSED, Fusion, fuse_chains
-from grls.retrieve.fusion.runs import RunFusion, SetSize
+from grls.retrieve.fusion.retriever import FUSED, Fusion, Length, fuse_chains
+from grls.retrieve.fusion.runs import SetSize, fuse_runs
 from grls.retrieve.generative.retriever import GenerativeRetriever, generator_within, rescored
 from grls.retrieve.queries import evidence_numbers
 from grls.retrieve.rescored.options import Rereading
@@ -231,17 +231,20 @@ def refuse_untunable(fusion: Fusion) -> None:
         raise ConfigError(f"give either {Option('fusion.weights')} or {Option('tune.runs')}.")
 
 
-def tune_run_weights(fusion: Fusion, dev: DevRuns, fuser: RunFusion, k: int) -> tuple[Fusion, float]:
+def tune_run_weights(
+    fusion: Fusion, dev: DevRuns, k: int, depth: int | None = None, length: Length = "mean"
+) -> tuple[Fusion, float]:
     """The fusion with the weights of highest recall@k on ``dev``, and that recall.
 
-    Of equal recall nDCG decides, then the most even weights. Weights go in steps of 0.1 and sum to one.
+    Runs are fused to ``depth`` or ``length`` (:func:`~grls.retrieve.fusion.runs.fuse_runs`). Of equal recall
+    nDCG decides, then the most even weights. Weights go in steps of 0.1 and sum to one.
     """
     gold = list(dev.gold.values())
     for run in dev.runs:
         RunDepth.of(run, dev.passages, gold).refuse([f"recall@{k}"], f"choose a smaller {Option('tune.k')}")
 
     def quality(tried: Fusion) -> tuple[float, float]:
-        fused = fuser.fuse(dev.runs, tried).rankings
+        fused = fuse_runs(dev.runs, tried, depth, length).rankings
         ids = [[hit.id for hit in fused[query]] for query in dev.gold]
         return means(sequence_recall, ids, gold, ks=[k])[f"recall@{k}"], ndcg(ids, gold)
 

@@ -17,7 +17,6 @@ from grls.errors import ConfigError, DataError
 from grls.retrieve.base import Description, HopHits
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.fusion.retriever import Fusion
-from grls.retrieve.fusion.runs import RunFusion
 from grls.retrieve.hops.options import FEATURES, UNLABELLED, Choice, HopOptions
 from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.hops.stop import DoneByLogOdds, SeenHop, onward_probability
@@ -359,7 +358,7 @@ GOLD_OF = {query: [f"gold-{query}"] for query in NAMES}
 
 def test_the_better_run_weighs_more() -> None:
     dev = DevRuns([BAD, GOOD], GOLD_OF, "dev")
-    fusion, recall = tune_run_weights(Fusion(method="sum"), dev, RunFusion.of([BAD, GOOD], None, "mean"), 1)
+    fusion, recall = tune_run_weights(Fusion(method="sum"), dev, 1)
     assert recall == 1.0
     assert fusion.weights is not None
     assert fusion.weights[0] < fusion.weights[1]

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -47,9 +47,6 @@ Length = Literal["mean", "min", "max"] | int
 Method = Literal["interleave", "rrf", "sum"]
 FUSED = 20
 """Default number of hits of each member of a folder that give scores."""
-
-Rankings = Mapping[str, Sequence[Hit]]
-"""Query id -> hits, best first."""
 
 
 @options("fusion")
@@ -88,16 +85,20 @@ class Fusion:
 
         Each passage comes once, best first, at most k (None: all). The score of ``interleave`` is 1 / rank.
         """
-        if self.method == "interleave":
-            return _linked(interleave(rankings)[:k], rankings)
-        pairs = zip(rankings, self.weights_of(len(rankings)), strict=True)
-        weighted = [(hits, weight) for hits, weight in pairs if weight > 0]
-        rankings, weights = [hits for hits, _ in weighted], [weight for _, weight in weighted]
-        if self.method == "rrf":
-            fused = rrf(rankings, weights, self.rrf_k)[:k]
-        else:
-            fused = weighted_sum(rankings, weights)[:k]
-        return _linked(fused, rankings)
+        terms = [
+            [Hit(hit.id, term) for hit, term in zip(hits, self._terms(hits, weight), strict=True)]
+            for hits, weight in zip(rankings, self.weights_of(len(rankings)), strict=True)
+            if weight > 0
+        ]
+        links = {hit.id: hit.links for hits in reversed(rankings) for hit in hits if hit.links}
+        fused = interleave(terms) if self.method == "interleave" else comb_sum(terms)
+        return [FullHit.of(hit, links=links[hit.id]) if hit.id in links else hit for hit in fused[:k]]
+
+    def _terms(self, hits: Sequence[Hit], weight: float) -> list[float]:
+        """What each hit of a ranking adds to the score of its passage."""
+        if self.method == "sum":
+            return [weight * score for score in min_max(hits)]
+        return [weight / (self.rrf_k + rank) for rank in range(1, len(hits) + 1)]
 
     def fuse_first(self, rankings: Sequence[Sequence[Hit]], depth: int, k: int) -> list[Hit]:
         """The k best of the fused first ``depth`` hits of each ranking, so no score depends on their length.
@@ -112,44 +113,26 @@ class Fusion:
         return (fused + [Hit(hit.id, fused[-1].score) for hit in more if hit.id not in known])[:k]
 
 
-def _linked(fused: list[Hit], rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """The hits with the links of the first ranking that has any."""
-    links = {hit.id: hit.links for hits in reversed(rankings) for hit in hits if hit.links}
-    return [FullHit.of(hit, links=links[hit.id]) if hit.id in links else hit for hit in fused]
-
-
 def interleave(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    ranks = _best_ranks(rankings)
-    return [Hit(passage, 1 / rank) for rank, passage in enumerate(sorted(ranks, key=ranks.__getitem__), 1)]
-
-
-def rrf(rankings: Sequence[Sequence[Hit]], weights: Sequence[float], k: float = 60) -> list[Hit]:
-    terms: dict[str, list[float]] = {}
-    for hits, weight in zip(rankings, weights, strict=True):
-        for rank, hit in enumerate(hits, 1):
-            terms.setdefault(hit.id, []).append(weight / (k + rank))
-    return _ranked(terms, rankings)
+    order = comb_sum([[Hit(hit.id, 0.0) for hit in hits] for hits in rankings])  # all tie
+    return [Hit(hit.id, 1 / rank) for rank, hit in enumerate(order, 1)]
 
 
 def comb_sum(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """CombSUM (Fox and Shaw, TREC-2): the sum of unscaled scores; a missing passage adds 0.
+    """CombSUM (Fox and Shaw, TREC-2): the sum of scores as they are; a missing passage adds 0.
 
-    For scores that are 0 or more on one scale, such as probabilities.
+    For scores that are 0 or more on one scale, such as probabilities. Sums are exact: equal terms in another
+    order make a tie, which goes to the better best rank, then to the earlier ranking.
     """
     terms: dict[str, list[float]] = {}
-    for hits in rankings:
-        for hit in hits:
+    best: dict[str, tuple[int, int]] = {}
+    for number, hits in enumerate(rankings):
+        for rank, hit in enumerate(hits):
             terms.setdefault(hit.id, []).append(hit.score)
-    return _ranked(terms, rankings)
-
-
-def weighted_sum(rankings: Sequence[Sequence[Hit]], weights: Sequence[float]) -> list[Hit]:
-    return comb_sum(
-        [
-            [Hit(hit.id, weight * score) for hit, score in zip(hits, min_max(hits), strict=True)]
-            for hits, weight in zip(rankings, weights, strict=True)
-        ]
-    )
+            best[hit.id] = min(best.get(hit.id, (rank, number)), (rank, number))
+    scores = {passage: math.fsum(values) for passage, values in terms.items()}
+    order = sorted(scores, key=lambda passage: (-scores[passage], best[passage]))
+    return [Hit(passage, scores[passage]) for passage in order]
 
 
 def min_max(hits: Sequence[Hit]) -> list[float]:
@@ -157,34 +140,6 @@ def min_max(hits: Sequence[Hit]) -> list[float]:
     scores = [hit.score for hit in hits]
     low, high = min(scores, default=0.0), max(scores, default=0.0)
     return [(score - low) / (high - low) if high > low else 1.0 for score in scores]
-
-
-def fuse_rankings(members: Sequence[Rankings], fusion: Fusion, k: int | None = None) -> dict[str, list[Hit]]:
-    """Queries are in the order of the first member."""
-    for number, rankings in enumerate(members[1:], 2):
-        apart = sorted(members[0].keys() ^ rankings.keys())
-        if apart:
-            raise MismatchError(
-                f"members 1 and {number} do not hold the same queries: {len(apart)} are in one alone, such "
-                f"as {apart[0]!r}; give the missing ones an empty ranking, or retrieve them."
-            )
-    return {query: fusion.fuse([rankings[query] for rankings in members], k) for query in members[0]}
-
-
-def _best_ranks(rankings: Sequence[Sequence[Hit]]) -> dict[str, tuple[int, int]]:
-    ranks: dict[str, tuple[int, int]] = {}
-    for member, hits in enumerate(rankings):
-        for rank, hit in enumerate(hits):
-            ranks[hit.id] = min(ranks.get(hit.id, (rank, member)), (rank, member))
-    return ranks
-
-
-def _ranked(terms: Mapping[str, Sequence[float]], rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """The passages by the exact sum of their terms: equal terms in another order make a tie."""
-    ranks = _best_ranks(rankings)
-    scores = {passage: math.fsum(values) for passage, values in terms.items()}
-    order = sorted(scores, key=lambda passage: (-scores[passage], ranks[passage]))
-    return [Hit(passage, scores[passage]) for passage in order]
 
 
 class _Fused:

@@ -27,7 +27,6 @@ from grls.retrieve.fusion.retriever import (
     chain_hits,
     chain_length,
     fuse_chains,
-    fuse_rankings,
 )
 from grls.runs.portions import RunInfo, Steps
 from grls.runs.run import Run
@@ -40,99 +39,87 @@ _HIGHEST = 1e100
 """No score is farther from 0, so that squares are finite."""
 
 
-@dataclass(frozen=True)
-class RunFusion:
-    """A fusion of runs.
+def fuse_runs(members: Sequence[Run], fusion: Fusion, k: int | None = None, length: Length = "mean") -> Run:
+    """Fuse runs that hold the same queries; the result has no manifest.
 
-    Args:
-        steps: Dynamic runs give chains, others rankings.
-        k: Number of passages of each query; None: as many as the longest ranking holds.
-        length: Length of a dynamic chain.
+    Dynamic runs give chains of ``length``, others rankings of ``k`` passages, or else of as many as the
+    longest ranking holds.
     """
-
-    steps: Steps
-    k: int | None
-    length: Length
-
-    @classmethod
-    def of(cls, members: Sequence[Run], k: int | None, length: Length) -> RunFusion:
-        """The fusion that these runs allow."""
-        steps = shared_steps(members)
-        if k is not None and steps == "dynamic":
-            raise ConfigError(
-                f"{Option('k')} is of rankings, and these runs are chains that end: {Option('length')} says "
-                "where."
-            )
-        chain_length([0] * len(members), length)
-        return cls(steps, k, length)
-
-    def fuse(self, members: Sequence[Run], fusion: Fusion) -> Run:
-        """Fuse runs that hold the same queries; the result has no manifest."""
-        if self.steps == "dynamic":
-            chains = {}
-            for query in members[0].chains:
-                member_chains = [member.chains[query] for member in members]
-                # Sums of the scores of hops; of a set, the scores of its passages.
-                scored = [
-                    chain_hits(chain) if ranking == chain_ranking(chain) else ranking
-                    for chain, ranking in zip(
-                        member_chains, [run.rankings[query] for run in members], strict=True
-                    )
-                ]
-                chains[query] = fuse_chains(member_chains, fusion, self.length, scored)
-            return Run({query: list(c.hits) for query, c in chains.items()}, chains, fusion.method)
-        rankings = fuse_rankings([member.rankings for member in members], fusion, self._depth(members))
-        return Run(rankings, score_mode=fusion.method)
-
-    def _depth(self, members: Sequence[Run]) -> int | None:
-        """The number of passages of a fused ranking; None: all members are empty."""
-        longest = max((len(hits) for member in members for hits in member.rankings.values()), default=0)
-        return self.k if self.k is not None else longest or None
-
-    def ensemble(
-        self, members: Sequence[Run], fusion: Fusion, name: str | None, options: dict[str, Any]
-    ) -> Run:
-        """Fuse runs that hold the same queries, with a manifest.
-
-        Args:
-            members: The runs.
-            fusion: Options of the fusion of rankings.
-            name: The name in reports; None: from the method and the members.
-            options: Further options, for the manifest.
-        """
-        start = perf_counter()
-        fused = self.fuse(members, fusion)
-        infos = [run.info for run in members if run.info is not None]
-        tokens = [info.computed_tokens for info in infos if info.computed_tokens is not None]
-        depths = [depth for run in members if (depth := run.depth()) is not None]
-        sources = {
-            "runs": [run.path for run in members],
-            "k": None if self.steps == "dynamic" else self._depth(members),
-            "members_depth": min(depths, default=None),
-            "pool": any(run.is_ranking for run in members),
-            "length": self.length,
+    chain_length([0] * len(members), length)
+    if shared_steps(members) != "dynamic":
+        k = fused_depth(members, k)
+        rankings = {
+            query: fusion.fuse([run.rankings[query] for run in members], k) for query in members[0].rankings
         }
-        method = {"method": fusion.method, "rrf_k": fusion.rrf_k}
-        # Empty where that of a member is unknown.
-        prints = [run.info.retriever if run.info is not None else "" for run in members]
-        parts = json.dumps([prints, {**method, "weights": fusion.weights}]).encode()
-        info = RunInfo(
-            system="ensemble",
-            name=name or f"{fusion.method} of {' + '.join(run.name for run in members)}",
-            steps=self.steps,
-            corpus="",
-            queries="",
-            data="",
-            split=None,
-            score_mode=fusion.method,
-            stages=tuple(dict.fromkeys(stage for info in infos for stage in info.stages)),
-            members=tuple(run.name for run in members),
-            seconds=perf_counter() - start + sum(info.seconds for info in infos),  # members' time counts
-            options={**sources, **method, **options, "weights": fusion.weights},
-            retriever=hashlib.sha256(parts).hexdigest() if all(prints) else "",
-            computed_tokens=sum(tokens) if len(tokens) == len(members) else None,
+        return Run(rankings, score_mode=fusion.method)
+    if k is not None:
+        raise ConfigError(
+            f"{Option('k')} is of rankings, and these runs are chains that end: {Option('length')} says "
+            "where."
         )
-        return Run(fused.rankings, fused.chains, fused.score_mode, info)
+    chains = {}
+    for query in members[0].chains:
+        ended = [run.chains[query] for run in members]
+        # Sums of the scores of hops; of a set, the scores of its passages.
+        scored = [
+            chain_hits(chain) if run.rankings[query] == chain_ranking(chain) else run.rankings[query]
+            for chain, run in zip(ended, members, strict=True)
+        ]
+        chains[query] = fuse_chains(ended, fusion, length, scored)
+    return Run({query: list(chain.hits) for query, chain in chains.items()}, chains, fusion.method)
+
+
+def fused_depth(members: Sequence[Run], k: int | None) -> int | None:
+    """The number of passages of a fused ranking; None: all members are empty."""
+    longest = max((len(hits) for run in members for hits in run.rankings.values()), default=0)
+    return k if k is not None else longest or None
+
+
+def ensemble(
+    members: Sequence[Run],
+    fusion: Fusion,
+    options: dict[str, Any],
+    k: int | None = None,
+    length: Length = "mean",
+    name: str | None = None,
+) -> Run:
+    """:func:`fuse_runs` with a manifest, which holds ``options``, too.
+
+    ``name`` is that of reports; None: from the method and the members.
+    """
+    start = perf_counter()
+    fused, steps = fuse_runs(members, fusion, k, length), shared_steps(members)
+    infos = [run.info for run in members if run.info is not None]
+    tokens = [info.computed_tokens for info in infos if info.computed_tokens is not None]
+    depths = [depth for run in members if (depth := run.depth()) is not None]
+    sources = {
+        "runs": [run.path for run in members],
+        "k": None if steps == "dynamic" else fused_depth(members, k),
+        "members_depth": min(depths, default=None),
+        "pool": any(run.is_ranking for run in members),
+        "length": length,
+    }
+    method = {"method": fusion.method, "rrf_k": fusion.rrf_k}
+    # Empty where that of a member is unknown.
+    prints = [run.info.retriever if run.info is not None else "" for run in members]
+    parts = json.dumps([prints, {**method, "weights": fusion.weights}]).encode()
+    info = RunInfo(
+        system="ensemble",
+        name=name or f"{fusion.method} of {' + '.join(run.name for run in members)}",
+        steps=steps,
+        corpus="",
+        queries="",
+        data="",
+        split=None,
+        score_mode=fusion.method,
+        stages=tuple(dict.fromkeys(stage for info in infos for stage in info.stages)),
+        members=tuple(run.name for run in members),
+        seconds=perf_counter() - start + sum(info.seconds for info in infos),  # members' time counts
+        options={**sources, **method, **options, "weights": fusion.weights},
+        retriever=hashlib.sha256(parts).hexdigest() if all(prints) else "",
+        computed_tokens=sum(tokens) if len(tokens) == len(members) else None,
+    )
+    return Run(fused.rankings, fused.chains, fused.score_mode, info)
 
 
 def shared_steps(runs: Sequence[Run]) -> Steps:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from grls.data.corpus import Corpus
 from grls.data.types import Chain, Hit, Passage, Query
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.fusion.retriever import (
     FusedChains,
@@ -28,13 +28,10 @@ from grls.retrieve.fusion.retriever import (
     chain_length,
     comb_sum,
     fuse_chains,
-    fuse_rankings,
     interleave,
     min_max,
-    rrf,
-    weighted_sum,
 )
-from grls.retrieve.fusion.runs import RunFusion, SetSize, best_size, shared_steps
+from grls.retrieve.fusion.runs import SetSize, best_size, ensemble, fuse_runs, shared_steps
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import RankedHops
 from grls.runs.portions import RunInfo, Steps
@@ -91,9 +88,9 @@ def test_sums_of_scaled_scores():
     assert min_max(A) == [1.0, 0.75, 0.0]
     assert min_max([Hit("a", 2.0), Hit("b", 2.0)]) == [1.0, 1.0]
     assert min_max([]) == []
-    fused = weighted_sum([A, B], (0.5, 0.5))
+    fused = Fusion("sum", (0.5, 0.5)).fuse([A, B])
     assert fused == [Hit("a", 0.5), Hit("c", 0.5), Hit("b", 0.375), Hit("d", 0.25)]
-    assert ids(weighted_sum([A, B], (0.2, 0.8))) == ["c", "d", "a", "b"]
+    assert ids(Fusion("sum", (0.2, 0.8)).fuse([A, B])) == ["c", "d", "a", "b"]
 
 
 def test_sums_of_equal_terms_tie_in_any_order():
@@ -103,13 +100,12 @@ def test_sums_of_equal_terms_tie_in_any_order():
         [Hit(i, 0.0) for i in sorted(["x", "y", f"f{n}"], key=lambda i: r.get(i, 1.5))]
         for n, r in enumerate(ranks)
     ]
-    weights = (1.0, 1.0, 1.0)
-    scores = {hit.id: hit.score for hit in rrf(rankings, weights)}
-    again = {hit.id: hit.score for hit in rrf(rankings[::-1], weights)}
+    scores = {hit.id: hit.score for hit in Fusion("rrf").fuse(rankings)}
+    again = {hit.id: hit.score for hit in Fusion("rrf").fuse(rankings[::-1])}
     assert scores == again
     terms = [[Hit("x", 0.0)], [Hit("y", 0.0)]]
-    assert ids(rrf(terms, (1, 1))) == ["x", "y"]
-    assert ids(rrf(terms[::-1], (1, 1))) == ["y", "x"]
+    assert ids(Fusion("rrf").fuse(terms)) == ["x", "y"]
+    assert ids(Fusion("rrf").fuse(terms[::-1])) == ["y", "x"]
 
 
 RANX = """
@@ -143,18 +139,19 @@ def test_scores_agree_with_ranx():
     hits = [
         {q: sorted((Hit(*s) for s in run[q].items()), key=lambda h: -h.score) for q in run} for run in runs
     ]
-    ours = [fuse_rankings(hits, fusion) for fusion in (Fusion("rrf"), Fusion("sum", (0.5, 0.3, 0.2)))]
+    runs_ = [Run(rankings) for rankings in hits]
+    ours = [
+        fuse_runs(runs_, fusion, 8).rankings for fusion in (Fusion("rrf"), Fusion("sum", (0.5, 0.3, 0.2)))
+    ]
     for theirs, fused in zip(ranx_fuse(runs), ours, strict=True):
         assert theirs.keys() == fused.keys()
         for query, hits in fused.items():
             assert {hit.id: hit.score for hit in hits} == pytest.approx(theirs[query])
 
 
-def test_members_without_the_same_queries_are_refused():
-    fused = fuse_rankings([{"p": A, "q": []}, {"q": B, "p": []}], Fusion(), k=2)
+def test_a_query_that_a_run_answers_with_nothing_has_the_hits_of_the_others():
+    fused = fuse_runs([Run({"p": A, "q": []}), Run({"q": B, "p": []})], Fusion(), k=2).rankings
     assert {query: ids(hits) for query, hits in fused.items()} == {"p": ["a", "b"], "q": ["c", "d"]}
-    with pytest.raises(MismatchError, match=r"members 1 and 3 .* 2 are in one alone, such as 'o'"):
-        fuse_rankings([{"q": A, "p": A}, {"q": A, "p": A}, {"q": A, "o": A}], Fusion())
 
 
 def test_comb_sum_adds_scores_as_they_are():
@@ -278,7 +275,7 @@ def test_a_fusion_of_rankings_that_were_cut_off_is_no_deeper_than_they_are() -> 
         return Run.of({"q": hits}, info=replace(INFO, steps=steps, options=options))
 
     def depth(*runs: Run, k: int | None = None, passages: int | None = None) -> int | None:
-        fused = RunFusion.of(runs, k, "mean").ensemble(runs, Fusion(), None, {})
+        fused = ensemble(runs, Fusion(), {}, k)
         return fused.depth(passages)
 
     short, deep, whole = ranking("abc", 3), ranking("defghi", 6), ranking("xyzuv", 10)
@@ -313,7 +310,7 @@ def test_a_fusion_is_known_by_its_members_whatever_ends_them() -> None:
         runs = [
             replace(FIRST, chains=chains, info=replace(INFO, steps=steps, retriever=one)) for one in members
         ]
-        made = RunFusion.of(runs, None, "max").ensemble(runs, Fusion("rrf", weights=weights), None, {})
+        made = ensemble(runs, Fusion("rrf", weights=weights), {}, None, "max")
         assert made.info is not None
         return made.info.retriever
 
