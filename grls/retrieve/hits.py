@@ -65,4 +65,4 @@ def plan_search(retriever: LetsJoin, query: Query, k: int, allow: Filter | None)
 
 def returns_chain(retriever: Retriever) -> TypeGuard[FindsChains]:
     """Whether a search returns a chain in the order of its hops: no ranking, no set, no pool of chains."""
-    return isinstance(retriever, FindsChains) and retriever.best_chain
+    return bool(getattr(retriever, "best_chain", False))

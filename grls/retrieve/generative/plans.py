@@ -16,10 +16,9 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self, cast
+from typing import Any
 
 from grls.data.filters import Filter
-from grls.data.types import Hit, Passage, Query
 from grls.decode.beam import BeamQuery, ScoredPassage
 from grls.decode.fast import FastDecoder
 from grls.decode.gpu.search import DeviceDecoder
@@ -41,36 +40,14 @@ _FILTERS = 64
 """Filters whose passages are known; a search that others join may never end."""
 
 
-class DecodesPlans:
-    """A generator, or one with priors (``DecodesPassages``), whose retrievals join one search (serving)."""
-
-    has_priors: ClassVar[bool] = False
-
-    def priors_of(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> Prior | None:
-        return None
-
-    @property
-    def runner(self) -> Self | None:
-        generator = _generator(self)
-        return None if generator.trees is None or generator.options.compile else self
-
-    def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
-        generator = _generator(self)
-        (ranking,) = yield [Decoding(query, (), (generator.done,), k, allow)]
-        hits: list[Hit] = generator.hits(ranking)
-        return hits
-
-    def run_plans(self, source: PlanSource) -> None:
-        generator = _generator(self)
-        if generator.options.rescore:
-            generator.refuse_to_rescore()
-        with exclusive(generator.model):
-            generator.model.eval()
-            _PlanRun(self, source).run()
-
-
-def _generator(retriever: DecodesPlans) -> Any:
-    return cast(DecodesPassages, retriever).generator
+def run_plans(retriever: DecodesPassages, source: PlanSource) -> None:
+    """Run the retrievals of a source, by a generator or one with priors, until none is left."""
+    generator = retriever.generator
+    if generator.options.rescore:
+        generator.refuse_to_rescore()
+    with exclusive(generator.model):
+        generator.model.eval()
+        _PlanRun(retriever, source).run()
 
 
 @dataclass
@@ -103,9 +80,9 @@ class _Request:
 class _PlanRun:
     """The retrievals of a source as queries of the decoder."""
 
-    def __init__(self, retriever: DecodesPlans, source: PlanSource):
+    def __init__(self, retriever: DecodesPassages, source: PlanSource):
         self._retriever, self._source = retriever, source
-        self._generator = generator = _generator(retriever)
+        self._generator = generator = retriever.generator
         k = 1 if generator.spans is not None else max(1, generator.options.rescore)
         self._decoder: FastDecoder | DeviceDecoder = generator.slot_decoder(generator.trees, k)
         self._requests: deque[_Request] = deque()  # without a slot
@@ -246,7 +223,7 @@ class _PlanRun:
         rows, spans = generator.index.rows, generator.spans
         check_positions(generator.model, max(map(len, inputs)), rows.longest)
         prior: Prior | None = None
-        if self._retriever.has_priors:
+        if self._retriever is not generator:
             read = generator.corpus.passages
             evidence = [read(each.passages) if each.passages else [] for each in decodings]
             prior = self._retriever.priors_of(queries, evidence)

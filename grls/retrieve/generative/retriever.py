@@ -26,7 +26,7 @@ from grls.data.codec import (
     tokenizer_fingerprint,
 )
 from grls.data.corpus import Corpus
-from grls.data.filters import Allow
+from grls.data.filters import Allow, Filter
 from grls.data.spans import Spans
 from grls.data.types import Hit, Passage, Query
 from grls.decode.beam import Decoder, ScoredPassage
@@ -51,10 +51,19 @@ from grls.models.head import RescoreInput, readout
 from grls.models.load.kinds import is_causal, plain_generator, slot_model
 from grls.models.load.language import model_fingerprint
 from grls.models.sessions.memory import SlotModel
-from grls.retrieve.base import ChainToContinue, DecodesPassages, Description, NextHop, Retriever, single_steps
+from grls.retrieve.base import (
+    ChainToContinue,
+    DecodesPassages,
+    Decoding,
+    Description,
+    NextHop,
+    Plan,
+    Retriever,
+    single_steps,
+)
 from grls.retrieve.generative.folder import build_folder, open_folder, removed_in, save_folder
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.plans import DecodesPlans
+from grls.retrieve.generative.plans import run_plans
 from grls.retrieve.generative.span_scores import (
     Reach,
     SpanRanking,
@@ -69,7 +78,7 @@ _TOGETHER = 256
 """Inputs whose passages are tokenised and rescored together."""
 
 
-class GenerativeRetriever(DecodesPlans):  # plans: where queries join a search that runs, in serving
+class GenerativeRetriever:
     """Retrieves by decoding passages; its scores are log-probabilities.
 
     It chooses the fastest decoder for the model, the index and the options: :mod:`grls.decode.gpu.search` on
@@ -169,6 +178,7 @@ class GenerativeRetriever(DecodesPlans):  # plans: where queries join a search t
     save_pretrained = save_folder
     removed_in = staticmethod(removed_in)
     shared_by = staticmethod(folder_key)
+    run_plans = run_plans
 
     def reopened(self, folder: Path, opening: Opening) -> Self:
         retriever = copy(self)
@@ -226,6 +236,17 @@ class GenerativeRetriever(DecodesPlans):  # plans: where queries join a search t
     @property
     def generator(self) -> Self:
         return self
+
+    def priors_of(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> Prior | None:
+        return None
+
+    @property
+    def runner(self) -> Self | None:
+        return None if self.trees is None or self.options.compile else self
+
+    def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
+        (ranking,) = yield [Decoding(query, (), (self.done,), k, allow)]
+        return self.hits(ranking)
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
         tokens, subsets = self.encode(queries), self.subsets(queries, allow)

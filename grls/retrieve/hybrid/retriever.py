@@ -26,14 +26,14 @@ from typing import Any, Self
 import numpy as np
 
 from grls.data.corpus import Corpus
-from grls.data.filters import Allow, one_each, resolved
+from grls.data.filters import Allow, Filter, one_each, resolved
 from grls.data.types import Hit, Passage, Query
 from grls.decode.beam import ScoredPassage
 from grls.decode.prior import Prior
 from grls.errors import DataError
 from grls.io.arguments import options
-from grls.retrieve.base import ChainToContinue, Description, HopHits, NextHop
-from grls.retrieve.generative.plans import DecodesPlans
+from grls.retrieve.base import ChainToContinue, Description, HopHits, NextHop, Plan
+from grls.retrieve.generative.plans import run_plans
 from grls.retrieve.generative.retriever import GenerativeRetriever, as_generator
 from grls.retrieve.hops.finders import hits_and_done
 from grls.retrieve.hybrid.options import DONE_SHARE, PriorOptions, PriorSpec
@@ -54,7 +54,7 @@ class _Priors:
     priors: list[dict[str, Any]]
 
 
-class HybridRetriever(DecodesPlans):
+class HybridRetriever:
     """A generative retriever with priors over the same corpus.
 
     Args:
@@ -67,9 +67,9 @@ class HybridRetriever(DecodesPlans):
 
     kind = "hybrid"
     tuned_by = ("grls.tune.priors:PRIORS", "grls.tune.weights:RESCORING")
-    has_priors = True
     learned_done: bool | None = None  # not known of a generator
     folders = ("generator", "priors.*.retriever")
+    run_plans = run_plans
 
     def __init__(
         self,
@@ -183,6 +183,13 @@ class HybridRetriever(DecodesPlans):
             )
 
         return find
+
+    @property
+    def runner(self) -> Self | None:
+        return None if self.generator.runner is None else self
+
+    def plan(self, query: Query, k: int, allow: Filter | None) -> Plan[list[Hit]]:
+        return self.generator.plan(query, k, allow)
 
     @property
     def stages(self) -> tuple[str, ...]:
