@@ -25,6 +25,7 @@ from grls.data.dataset import gold_passages, read_split
 from grls.data.types import Hit, Query
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics import means, sequence_recall
+from grls.retrieve.base import ScoresAll
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.fusion.retriever import Fusion
@@ -32,9 +33,7 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import (
     EmptyPromptPrior,
-    PriorSource,
     Remembering,
-    RetrieverPrior,
     WeightedSource,
 )
 from grls.retrieve.hybrid.retriever import HybridRetriever
@@ -88,7 +87,7 @@ class Bench:
 
     def systems(self) -> dict[str, System]:
         """All systems by name, with tuned weights."""
-        dense, words = RetrieverPrior(self.dense), RetrieverPrior(self.bm25)
+        dense, words = self.dense, self.bm25
         systems: dict[str, System] = {
             "generator": lambda queries: self.generator.retrieve(queries, self.depth),
             "bi-encoder": lambda queries: self.dense.retrieve(queries, self.depth),
@@ -118,7 +117,7 @@ class Bench:
 
         return Fusion("sum", best(recall, weight_grid(2))[0][0])
 
-    def hybrid(self, sources: Sequence[PriorSource], empty: bool) -> list[WeightedSource]:
+    def hybrid(self, sources: Sequence[ScoresAll], empty: bool) -> list[WeightedSource]:
         """Priors with the weights that are best on dev."""
         weighted = [WeightedSource(Remembering(source), 0.0, source.temperature) for source in sources]
         tried = self.tried if empty else (*self.tried[:2], ())

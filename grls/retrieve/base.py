@@ -111,6 +111,20 @@ class ScoresAll(Protocol):
     """A retriever that scores all passages."""
 
     @property
+    def kind(self) -> str:
+        """See :class:`Retriever`."""
+        ...
+
+    @property
+    def corpus(self) -> Corpus:
+        """See :class:`Retriever`."""
+        ...
+
+    def fingerprint(self) -> str:
+        """See :class:`Retriever`."""
+        ...
+
+    @property
     def temperature(self) -> float:
         """Default temperature of a softmax over its scores."""
         ...

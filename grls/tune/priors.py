@@ -94,7 +94,7 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
             size = max(_CANDIDATES, k)
             return [[[hit.passage, hit.score] for hit in ranking[:size]] for ranking in rankings]
 
-        named = [[prior.source.name, prior.weight, prior.divisor] for prior in setting]
+        named = [[prior.name, prior.weight, prior.divisor] for prior in setting]
         step: dict[str, Any] = {"step": "priors", "depth": depth, "setting": named}
         if any(dev.evidence):
             step["hops"] = len(dev.queries)
@@ -122,7 +122,7 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
 
 
 def _shown(priors: Sequence[WeightedSource]) -> str:
-    named = [f"{p.source.name} {p.weight:g} (T {p.divisor:g})" for p in priors if p.weight]
+    named = [f"{p.name} {p.weight:g} (T {p.divisor:g})" for p in priors if p.weight]
     return ", ".join(named) or "generator alone"
 
 

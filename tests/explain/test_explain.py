@@ -49,7 +49,7 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop
 from grls.retrieve.hops.stop import DoneByLogOdds
-from grls.retrieve.hybrid.priors import RetrieverPrior, WeightedSource
+from grls.retrieve.hybrid.priors import WeightedSource
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.runs.portions import RunInfo, fingerprint_queries, write_info
 
@@ -278,7 +278,7 @@ def test_scores_with_priors_are_those_of_the_hybrid(
 ) -> None:
     generator = build(data, beams=beams, mode=mode)
     words = BM25Retriever(generator.corpus)
-    priors = [WeightedSource(RetrieverPrior(words), 2.0)]
+    priors = [WeightedSource(words, 2.0)]
     hybrid = HybridRetriever(generator, priors, normalized=normalized)
     query, k = QUERIES[0], 2
     hits = {hit.id: hit.score for hit in hybrid.retrieve([query], k)[0]}
@@ -416,9 +416,7 @@ def test_a_filter_bounds_what_the_constraint_allows(generator: GenerativeRetriev
 
 
 def test_priors_have_their_share(data: Path, generator: GenerativeRetriever) -> None:
-    hybrid = HybridRetriever(
-        generator, [WeightedSource(RetrieverPrior(BM25Retriever(generator.corpus)), 0.7)]
-    )
+    hybrid = HybridRetriever(generator, [WeightedSource(BM25Retriever(generator.corpus), 0.7)])
     trace, plain = trace_beam(hybrid, QUERY, k=3, most=64), trace_beam(generator, QUERY, k=3, most=64)
     first = trace.steps[0].tokens
     assert all(token.prior is not None for token in first)

@@ -29,7 +29,7 @@ from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever, generator_within
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
-from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior, WeightedSource
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, WeightedSource
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import over
@@ -76,8 +76,8 @@ def hybrid(generator: GenerativeRetriever, place: Path, normalized: bool) -> Hyb
     biencoder = BiEncoderModel.load(str(tiny_bert(place)), device="cpu")
     corpus = generator.corpus
     sources = (
-        WeightedSource(RetrieverPrior(DenseRetriever.assemble(biencoder, corpus)), 0.5, 2.0),
-        WeightedSource(RetrieverPrior(BM25Retriever(corpus)), 0.7),
+        WeightedSource(DenseRetriever.assemble(biencoder, corpus), 0.5, 2.0),
+        WeightedSource(BM25Retriever(corpus), 0.7),
         WeightedSource(EmptyPromptPrior(generator), -0.2),
     )
     return HybridRetriever(generator, sources[: 2 if normalized else 3], normalized=normalized)

@@ -30,7 +30,7 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import FEATURES, HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hops.stop import StopRule, register_stop
-from grls.retrieve.hybrid.priors import RetrieverPrior, WeightedSource
+from grls.retrieve.hybrid.priors import WeightedSource
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.registry import load_retriever
 
@@ -58,9 +58,7 @@ def r(data: Path, llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def over(r: Any, weight: float = 1.0, temperature: float | None = None, **options: Any) -> HybridRetriever:
-    return HybridRetriever(
-        r.generator, [WeightedSource(RetrieverPrior(r.bm25), weight, temperature)], **options
-    )
+    return HybridRetriever(r.generator, [WeightedSource(r.bm25, weight, temperature)], **options)
 
 
 def with_options(r: Any, **options: Any) -> GenerativeRetriever:
@@ -150,7 +148,7 @@ REFUSED: list[tuple[Callable[[Any], Any], str]] = [
     # priors
     (lambda r: over(r, math.inf), "the weight of bm25 must be a finite number"),
     (lambda r: over(r, 1.0, 0.0), "the temperature of bm25 must be above 0"),
-    (lambda r: HybridRetriever(r.generator, [WeightedSource(RetrieverPrior(OTHER), 1.0)]), "bm25 is over"),
+    (lambda r: HybridRetriever(r.generator, [WeightedSource(OTHER, 1.0)]), "bm25 is over"),
 ]
 
 

@@ -14,14 +14,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.data.words import USUAL, Analyzer
-from grls.decode.prior import Fixed, LogWeights, Prior, WeightedPrior
+from grls.decode.prior import Fixed, Prior, WeightedPrior
 from grls.decode.score_all import score_rows
 from grls.errors import ConfigError, MismatchError
 from grls.index.base import ConstraintIndex
@@ -29,57 +29,22 @@ from grls.index.rows import Ints
 from grls.io.locks import exclusive
 from grls.io.progress import counted
 from grls.models.base import Floats
-from grls.retrieve.base import Retriever, ScoresAll
+from grls.retrieve.base import AllScores, Retriever, ScoresAll
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.retrieve.registry import Opening, load_named
 
 
-class PriorSource(Protocol):
-    """Scores of all passages.
-
-    ``temperature`` is the default T; with ``knows_done`` DONE is scored as a passage after the last one.
-    """
-
-    name: str
-    temperature: float
-    knows_done: bool
-
-    @property
-    def corpus(self) -> Corpus: ...
-
-    def fingerprint(self) -> str: ...
-
-    def ask(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> LogWeights:
-        """Prepare the scores of Q queries, each given its evidence so far.
-
-        Returns:
-            A function from n numbers of these queries to their scores, ``[n, N]``, or ``[n, N + 1]`` with
-            DONE. It is called for a few queries at a time, so that memory holds only their scores.
-        """
-        ...
-
-
-class RetrieverPrior:
-    """The scores of a retriever that scores all passages (:class:`~grls.retrieve.base.ScoresAll`)."""
-
-    def __init__(self, retriever: Retriever, name: str = ""):
-        if not isinstance(retriever, ScoresAll):
-            raise ConfigError(
-                f"{name or retriever.kind} ({retriever.kind}) does not score all passages, so it cannot be a "
-                "prior, a teacher or a source of proposals; take a folder of kind dense, sparse or "
-                "multi-vector, or bm25."
-            )
-        self.retriever, self.corpus = retriever, retriever.corpus
-        self.name = name or retriever.kind
-        self.temperature, self.knows_done = retriever.temperature, retriever.scores_done
-        self.least_score = retriever.least_score
-        self.fingerprint = retriever.fingerprint
-        self._scores = retriever.scores
-
-    def ask(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> LogWeights:
-        return self._scores(queries, evidence)
+def scoring(retriever: Retriever, name: str = "") -> ScoresAll:
+    """The retriever, which must score all passages; errors call it ``name``, or else by its kind."""
+    if not isinstance(retriever, ScoresAll):
+        raise ConfigError(
+            f"{name or retriever.kind} ({retriever.kind}) does not score all passages, so it cannot be a "
+            "prior, a teacher or a source of proposals; take a folder of kind dense, sparse or "
+            "multi-vector, or bm25."
+        )
+    return retriever
 
 
 class EmptyPromptPrior:
@@ -89,9 +54,10 @@ class EmptyPromptPrior:
     as answers. The index is walked once, at the first request, and again after it has changed.
     """
 
-    name = "empty prompt"
+    kind = "empty prompt"
     temperature = 1.0
-    knows_done = False
+    scores_done = False
+    least_score = -math.inf
 
     def __init__(self, retriever: GenerativeRetriever):
         self._retriever = retriever
@@ -101,7 +67,7 @@ class EmptyPromptPrior:
     def corpus(self) -> Corpus:
         return self._retriever.corpus
 
-    def ask(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> LogWeights:
+    def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
         weights = self.log_probabilities()
 
         def scores(numbers: Ints) -> Floats:
@@ -133,17 +99,17 @@ class EmptyPromptPrior:
 class Remembering:
     """Caches the scores of the last request, for the same queries with another weight."""
 
-    def __init__(self, source: PriorSource):
-        self._source, self.corpus, self.name = source, source.corpus, source.name
-        self.temperature, self.knows_done = source.temperature, source.knows_done
-        self.fingerprint = source.fingerprint
-        self._cached: tuple[object, LogWeights] | None = None
+    def __init__(self, source: ScoresAll):
+        self._source, self.corpus, self.kind = source, source.corpus, source.kind
+        self.temperature, self.scores_done = source.temperature, source.scores_done
+        self.least_score, self.fingerprint = source.least_score, source.fingerprint
+        self._cached: tuple[object, AllScores] | None = None
 
-    def ask(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> LogWeights:
+    def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
         request = tuple(queries), tuple(tuple(passages) for passages in evidence)
         last = self._cached  # read once: another thread may replace it
         if last is None or last[0] != request:
-            last = self._cached = request, self._source.ask(queries, evidence)
+            last = self._cached = request, self._source.scores(queries, evidence)
         return last[1]
 
 
@@ -153,22 +119,28 @@ def open_sources(
     device: str = "auto",
     options: SearchOptions | None = None,
     analyzer: Analyzer = USUAL,
-) -> list[RetrieverPrior]:
+) -> list[ScoresAll]:
     """Folders are opened in float32."""
     search = replace(options or SearchOptions(), rescore=0, compile=False)
     opening = Opening(device, search=search, corpus=corpus)
-    return [RetrieverPrior(load_named(name, corpus, opening, analyzer), name) for name in names]
+    return [scoring(load_named(name, corpus, opening, analyzer), name) for name in names]
 
 
 class WeightedSource(NamedTuple):
     """A source and its weight w (negative: the prior is subtracted).
 
-    ``temperature`` is the T by which scores are divided; None: the default of the source.
+    ``temperature`` is the T by which scores are divided; None: the default of the source. ``called`` is its
+    name; empty: its kind.
     """
 
-    source: PriorSource
+    source: ScoresAll
     weight: float
     temperature: float | None = None
+    called: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.called or self.source.kind
 
     @property
     def divisor(self) -> float:
@@ -176,18 +148,19 @@ class WeightedSource(NamedTuple):
 
 
 def check_priors(priors: Sequence[WeightedSource], corpus: Corpus, done_share: float) -> None:
-    for source, weight, _ in priors:
-        if not math.isfinite(weight):
-            raise ConfigError(f"the weight of {source.name} must be a finite number, got {weight}.")
+    for prior in priors:
+        source = prior.source
+        if not math.isfinite(prior.weight):
+            raise ConfigError(f"the weight of {prior.name} must be a finite number, got {prior.weight}.")
         if source.corpus.fingerprint != corpus.fingerprint:
             raise MismatchError(
-                f"{source.name} is over {source.corpus.source} ({counted(len(source.corpus), 'passage')}) "
+                f"{prior.name} is over {source.corpus.source} ({counted(len(source.corpus), 'passage')}) "
                 f"and the generator over {corpus.source} ({len(corpus):,}); make both from the same "
                 "corpus.jsonl."
             )
     for prior in priors:
         if not 0 < prior.divisor < math.inf:
-            raise ConfigError(f"the temperature of {prior.source.name} must be above 0, got {prior.divisor}.")
+            raise ConfigError(f"the temperature of {prior.name} must be above 0, got {prior.divisor}.")
 
 
 def prior_of(
@@ -205,15 +178,15 @@ def prior_of(
     :class:`~grls.decode.prior.Prior`.
     """
 
-    def log_weights(scores: LogWeights, prior: WeightedSource, numbers: Ints) -> Floats:
+    def log_weights(scores: AllScores, prior: WeightedSource, numbers: Ints) -> Floats:
         """Scores as log-weights of all passages of the index, DONE last."""
         weights = np.asarray(scores(numbers), dtype=np.float64) / prior.divisor
-        return weights if prior.source.knows_done else np.pad(weights, ((0, 0), (0, 1)))
+        return weights if prior.source.scores_done else np.pad(weights, ((0, 0), (0, 1)))
 
     parts = []
     for prior in priors:
         if prior.weight:
-            known = prior.source.knows_done
-            weights = partial(log_weights, prior.source.ask(queries, evidence), prior)
+            known = prior.source.scores_done
+            weights = partial(log_weights, prior.source.scores(queries, evidence), prior)
             parts.append(WeightedPrior(weights, prior.weight, None if known else Fixed(done, done_share)))
     return Prior(tuple(parts), normalized)

@@ -39,10 +39,10 @@ from grls.retrieve.hops.finders import hits_and_done
 from grls.retrieve.hybrid.options import DONE_SHARE, PriorOptions, PriorSpec
 from grls.retrieve.hybrid.priors import (
     EmptyPromptPrior,
-    RetrieverPrior,
     WeightedSource,
     check_priors,
     prior_of,
+    scoring,
 )
 from grls.retrieve.queries import evidence_numbers, queries_of
 from grls.retrieve.registry import Opening, open_member
@@ -122,7 +122,7 @@ class HybridRetriever:
             member = open_member(prior.retriever, Path(folder), f"priors[{number}]", opening)
             named = prior.retriever
             name = Path(named).name if isinstance(named, str) else getattr(named, "name", member.kind)
-            weighed.append(WeightedSource(RetrieverPrior(member, name), prior.weight, prior.temperature))
+            weighed.append(WeightedSource(scoring(member, name), prior.weight, prior.temperature, name))
         if options.empty_weight:
             weighed.append(WeightedSource(EmptyPromptPrior(generator), -options.empty_weight))
         return cls(generator, weighed, options.done_share, options.normalized)
@@ -143,7 +143,7 @@ class HybridRetriever:
         described = self.generator.describe()
         members, empty = self._members
         options = {
-            "prior": [prior.source.name for prior in members],
+            "prior": [prior.name for prior in members],
             "prior_weight": [prior.weight for prior in members],
             "prior_temperature": [prior.divisor for prior in members],
             "prior_normalized": self.normalized,

@@ -26,7 +26,7 @@ from grls.models.seq2seq.slots import start_token
 from grls.retrieve.base import ranking_fingerprint
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.finders import found_after
-from grls.retrieve.hybrid.priors import RetrieverPrior
+from grls.retrieve.hybrid.priors import scoring
 from grls.retrieve.registry import Opening, load_named
 from grls.retrieve.spec import remedy_of_other_corpus
 from grls.train.core.datamodule import FitData, digest
@@ -272,14 +272,14 @@ class RetrieverTeacher:
     def __init__(self, folder: str, corpus: Corpus, device: str = "auto"):
         opening = Opening(device, search=SearchOptions(truncate_queries=True))
         self.retriever = load_named(folder, corpus, opening)
-        scoring = RetrieverPrior(self.retriever, folder)
+        usual = scoring(self.retriever, folder).temperature
         if self.retriever.corpus.fingerprint != corpus.fingerprint:
             raise MismatchError(
                 f"{folder} is over another corpus than the training data: "
                 f"{remedy_of_other_corpus(self.retriever.corpus, corpus)}."
             )
         self.corpus = corpus
-        self.temperature = getattr(self.retriever, "teaching_temperature", scoring.temperature)
+        self.temperature = getattr(self.retriever, "teaching_temperature", usual)
         self._known: dict[tuple[str, tuple[int, ...]], Mapping[int, float]] = {}
 
     def fingerprint(self) -> str:

@@ -39,7 +39,8 @@ def open_priors(prior: LearnBeside, corpus: Corpus, device: str, spans: Spans | 
     sources = open_sources(corpus, prior.retrievers, device, options, prior.analyzer)
     none: list[None] = [None] * len(sources)
     weights, temperatures = prior.weights or [1.0] * len(sources), prior.temperatures or none
-    weighed = tuple(WeightedSource(*parts) for parts in zip(sources, weights, temperatures, strict=True))
+    parts = zip(sources, weights, temperatures, prior.retrievers, strict=True)
+    weighed = tuple(WeightedSource(*part) for part in parts)
     check_priors(weighed, corpus, prior.done_share)
     return OpenPriors(weighed, prior.done_share, corpus, spans)
 

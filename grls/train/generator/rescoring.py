@@ -43,10 +43,10 @@ class Proposals:
     def __init__(self, options: Rescore, corpus: Corpus, codec: Codec, device: str):
         search = SearchOptions(truncate_queries=True)
         self.sources = open_sources(corpus, options.retrievers, device, search, options.analyzer)
-        for source in self.sources:
+        for source, name in zip(self.sources, options.retrievers, strict=True):
             if source.corpus.fingerprint != corpus.fingerprint:
                 raise MismatchError(
-                    f"{source.name} is over {source.corpus.source} and the data set's corpus is "
+                    f"{name} is over {source.corpus.source} and the data set's corpus is "
                     f"{corpus.source}: {remedy_of_other_corpus(source.corpus, corpus)}."
                 )
         self.options = options
@@ -85,7 +85,7 @@ class Proposals:
         evidence = [self.corpus.passages(hop.evidence) for hop in hops]
         ranked: list[list[Ints]] = [[] for _ in hops]
         for source in self.sources:
-            score_hop = source.ask(queries, evidence)
+            score_hop = source.scores(queries, evidence)
             for n, hop in enumerate(hops):
                 scores = np.array(score_hop(np.array([n]))[0, : len(self.corpus)])
                 scores[[number for number in hop.known if number < len(self.corpus)]] = -np.inf

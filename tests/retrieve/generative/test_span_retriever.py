@@ -41,7 +41,7 @@ from grls.retrieve.generative.span_scores import (
 )
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import RankedHops
-from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior, WeightedSource, open_sources
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, WeightedSource, open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.spec import MANIFEST, read_spec
 
@@ -170,7 +170,7 @@ def test_with_a_prior_it_finds_what_spans_and_prior_say(retriever: GenerativeRet
     hybrid = HybridRetriever(retriever, [WeightedSource(source, 1.5), WeightedSource(empty, -0.3)])
     own = np.array(every_span(retriever)[:-1])
     own -= math.log(-math.expm1(every_span(retriever)[-1]))  # DONE is hidden
-    scores = source.ask(queries()[:1], [()])(np.array([0]))[0] / 2.0
+    scores = source.scores(queries()[:1], [()])(np.array([0]))[0] / 2.0
     prior = scores - np.logaddexp.reduce(scores)
     blank = empty.log_probabilities()
     assert len(blank) == len(retriever.corpus)
@@ -430,7 +430,7 @@ def test_the_search_for_devices_finds_what_the_fast_one_finds(
         options=SearchOptions(beams=9), span_words=words,
     )  # fmt: skip
     generator.add([Passage("new", "the otter is proud and calm .", "A river")])
-    bm25 = RetrieverPrior(BM25Retriever(generator.corpus))
+    bm25 = BM25Retriever(generator.corpus)
     hybrid = HybridRetriever(generator, [WeightedSource(bm25, 1.0), WeightedSource(bm25, -0.2, 3.0)])
     ranked = RankedHops(hybrid, HopOptions("ranked", max=2, temperature=1.0))
     some = [name for name in generator.corpus.ids(range(len(generator.corpus))) if name != "otter-calm"]

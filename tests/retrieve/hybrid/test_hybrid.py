@@ -26,7 +26,6 @@ from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.retrieve.hybrid.priors import (
     EmptyPromptPrior,
-    RetrieverPrior,
     WeightedSource,
 )
 from grls.retrieve.hybrid.retriever import HybridRetriever
@@ -68,8 +67,8 @@ def test_scores_are_those_of_the_formula(
     hybrid = HybridRetriever(
         generator,
         [
-            WeightedSource(RetrieverPrior(dense), 0.5, 10.0),
-            WeightedSource(RetrieverPrior(bm25), 0.25),
+            WeightedSource(dense, 0.5, 10.0),
+            WeightedSource(bm25, 0.25),
             WeightedSource(empty, -0.4),
         ],
     )
@@ -94,7 +93,7 @@ def test_scores_are_those_of_the_formula(
 
 
 def test_without_weight_it_is_the_generator(generator: GenerativeRetriever, bm25: BM25Retriever) -> None:
-    hybrid = HybridRetriever(generator, [WeightedSource(RetrieverPrior(bm25), 0.0)])
+    hybrid = HybridRetriever(generator, [WeightedSource(bm25, 0.0)])
     assert hybrid.retrieve(QUERIES, 5) == generator.retrieve(QUERIES, 5)
 
 
@@ -102,13 +101,13 @@ def test_evidence_reaches_generator_and_priors(
     generator: GenerativeRetriever, dense: DenseRetriever, bm25: BM25Retriever
 ) -> None:
     passage = next(iter(generator.corpus))
-    for source in (RetrieverPrior(dense), RetrieverPrior(bm25)):
-        before = source.ask(QUERIES, NONE)(np.array([0, 1]))
-        after = source.ask(QUERIES, [(), (passage,)])(np.array([0, 1]))
+    for source in (dense, bm25):
+        before = source.scores(QUERIES, NONE)(np.array([0, 1]))
+        after = source.scores(QUERIES, [(), (passage,)])(np.array([0, 1]))
         assert before.shape == after.shape == (2, len(generator.corpus))
         assert before[0] == pytest.approx(after[0], abs=1e-5)
         assert np.abs(before[1] - after[1]).max() > 1e-3
-    hybrid = HybridRetriever(generator, [WeightedSource(RetrieverPrior(bm25), 0.0)])
+    hybrid = HybridRetriever(generator, [WeightedSource(bm25, 0.0)])
     first, second = (hybrid.retrieve_hop(QUERIES[1:], some, 3) for some in ([()], [(passage,)]))
     assert first != second
 
@@ -120,13 +119,13 @@ def test_done_has_its_share_unless_the_prior_knows_it(
     inputs = generator.codec.model_input(generator.encode(QUERIES[:1])[0])
     alone = score_all(generator.decoder(1).generator, generator.index, inputs)
     for share in (DONE_SHARE, -3.0):
-        hybrid = HybridRetriever(generator, [WeightedSource(RetrieverPrior(dense), 0.5, 10.0)], share)
+        hybrid = HybridRetriever(generator, [WeightedSource(dense, 0.5, 10.0)], share)
         done = hybrid.retrieve_hop(QUERIES[:1], NONE[:1], count)[0].done
         assert done == pytest.approx(alone[-1] + 0.5 * share, abs=1e-3)
     monkeypatch.setattr(dense.encoder, "learned_done", True)
-    source = RetrieverPrior(dense)
-    assert source.knows_done
-    scores = source.ask(QUERIES[:1], NONE[:1])(np.array([0]))[0]
+    source = dense
+    assert source.scores_done
+    scores = source.scores(QUERIES[:1], NONE[:1])(np.array([0]))[0]
     assert len(scores) == count + 1
     step = HybridRetriever(generator, [WeightedSource(source, 0.5, 10.0)]).retrieve_hop(
         QUERIES[:1], NONE[:1], count
@@ -161,10 +160,10 @@ def test_a_model_without_slots_takes_the_plain_search(
     generator: GenerativeRetriever, bm25: BM25Retriever, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     every = queries()
-    expected = HybridRetriever(generator, [WeightedSource(RetrieverPrior(bm25), 1.0)]).retrieve(every, 3)
+    expected = HybridRetriever(generator, [WeightedSource(bm25, 1.0)]).retrieve(every, 3)
     plain = small_retriever(data, beams=20, batch_size=3)
     plain.trees = None
-    found = HybridRetriever(plain, [WeightedSource(RetrieverPrior(bm25), 1.0)]).retrieve(every, 3)
+    found = HybridRetriever(plain, [WeightedSource(bm25, 1.0)]).retrieve(every, 3)
     for some, others in zip(found, expected, strict=True):
         assert [hit.score for hit in some] == pytest.approx([hit.score for hit in others], abs=1e-4)
 
@@ -173,7 +172,7 @@ def test_chains_beside_normalized_priors_have_log_probabilities(
     generator: GenerativeRetriever, dense: DenseRetriever
 ) -> None:
     """Hop by hop what the search finds; a sum over chains of all first hops is one."""
-    weighed = [WeightedSource(RetrieverPrior(dense), 0.5)]
+    weighed = [WeightedSource(dense, 0.5)]
     hybrid = HybridRetriever(generator, weighed, normalized=True)
     count = len(generator.corpus)
     search = HopsRetriever(hybrid, HopOptions("dynamic", 2, chains=count, branch=count, done_bias=0.0))
@@ -236,8 +235,8 @@ K = 2
 class _Named:
     temperature = 2.0
 
-    def __init__(self, name: str):
-        self.name = name
+    def __init__(self, kind: str):
+        self.kind = kind
 
 
 def start(name: str) -> WeightedSource:
@@ -256,7 +255,7 @@ class _Small:
             self.generator = GenerativeRetriever.assemble(*parts, options=options, span_words=3)
         self.queries, qrels = read_split(data, "train")
         self.gold = [gold_passages(query, qrels) for query in self.queries]
-        bm25 = WeightedSource(RetrieverPrior(BM25Retriever(self.generator.corpus)), 0.0)
+        bm25 = WeightedSource(BM25Retriever(self.generator.corpus), 0.0)
         empty = WeightedSource(EmptyPromptPrior(self.generator), 0.0)
         self.choices = prior_choices([bm25], empty, (0.25, 1.0, 4.0, 16.0), (1.0, 3.0), (0.3,))
         self.pool = Pool(self.generator, self.queries, self.gold, K, self.choices)

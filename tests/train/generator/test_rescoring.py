@@ -84,7 +84,7 @@ def test_they_are_drawn_from_the_best_of_each_retriever(
     rows = [tuple(row.tolist()) for row in codec.passages(corpus.passages(range(len(corpus))))]
     best, fine = set(), set()
     for source in open_sources(corpus, ["bm25", str(root / "dense")], "cpu"):
-        scores = np.array(source.ask([Query("q", hop.query)], [[]])(np.array([0]))[0, : len(corpus)])
+        scores = np.array(source.scores([Query("q", hop.query)], [[]])(np.array([0]))[0, : len(corpus)])
         scores[[n for n in hop.known if n < len(corpus)]] = -np.inf
         best.add(rows[int(scores.argmax())])
         fine |= {rows[n] for n in np.flatnonzero(scores >= np.sort(scores)[-2])}  # equal ones are as good
