@@ -20,7 +20,7 @@ from grls.io.files import is_temporary
 from grls.io.progress import Progress, counted
 from grls.retrieve.base import ChainToContinue, DecodesHops, FindsChains
 from grls.retrieve.fusion.retriever import FUSED, Fusion, Length, fuse_chains
-from grls.retrieve.fusion.runs import SetSize, fuse_runs
+from grls.retrieve.fusion.runs import SetSize, fused_run
 from grls.retrieve.generative.retriever import GenerativeRetriever, generator_within, rescored
 from grls.retrieve.queries import evidence_numbers
 from grls.retrieve.rescored.options import Rereading
@@ -236,7 +236,7 @@ def tune_run_weights(
 ) -> tuple[Fusion, float]:
     """The fusion with the weights of highest recall@k on ``dev``, and that recall.
 
-    Runs are fused to ``depth`` or ``length`` (:func:`~grls.retrieve.fusion.runs.fuse_runs`). Of equal recall
+    Runs are fused to ``depth`` or ``length`` (:func:`~grls.retrieve.fusion.runs.fused_run`). Of equal recall
     nDCG decides, then the most even weights. Weights go in steps of 0.1 and sum to one.
     """
     gold = list(dev.gold.values())
@@ -244,7 +244,7 @@ def tune_run_weights(
         RunDepth.of(run, dev.passages, gold).refuse([f"recall@{k}"], f"choose a smaller {Option('tune.k')}")
 
     def quality(tried: Fusion) -> tuple[float, float]:
-        fused = fuse_runs(dev.runs, tried, depth, length).rankings
+        fused = fused_run(dev.runs, tried, depth, length).rankings
         ids = [[hit.id for hit in fused[query]] for query in dev.gold]
         return means(sequence_recall, ids, gold, ks=[k])[f"recall@{k}"], ndcg(ids, gold)
 

@@ -37,7 +37,7 @@ _HIGHEST = 1e100
 """No score is farther from 0, so that squares are finite."""
 
 
-def fuse_runs(members: Sequence[Run], fusion: Fusion, k: int | None = None, length: Length = "mean") -> Run:
+def fused_run(members: Sequence[Run], fusion: Fusion, k: int | None = None, length: Length = "mean") -> Run:
     """Fuse runs that hold the same queries; the result has no manifest.
 
     Dynamic runs give chains of ``length``, others rankings of ``k`` passages, or else of as many as the
@@ -78,12 +78,12 @@ def ensemble(
     length: Length = "mean",
     name: str | None = None,
 ) -> Run:
-    """:func:`fuse_runs` with a manifest, which holds ``options``, too.
+    """:func:`fused_run` with a manifest, which holds ``options``, too.
 
     ``name`` is that of reports; None: from the method and the members.
     """
     start = perf_counter()
-    fused, steps = fuse_runs(members, fusion, k, length), shared_steps(members)
+    fused, steps = fused_run(members, fusion, k, length), shared_steps(members)
     infos = [run.info for run in members if run.info is not None]
     tokens = [info.computed_tokens for info in infos if info.computed_tokens is not None]
     depths = [depth for run in members if (depth := run.depth()) is not None]

@@ -30,7 +30,7 @@ from grls.retrieve.fusion.retriever import (
     interleave,
     min_max,
 )
-from grls.retrieve.fusion.runs import SetSize, best_size, ensemble, fuse_runs, shared_steps
+from grls.retrieve.fusion.runs import SetSize, best_size, ensemble, fused_run, shared_steps
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import RankedHops
 from grls.runs.portions import RunInfo, Steps
@@ -140,7 +140,7 @@ def test_scores_agree_with_ranx():
     ]
     runs_ = [Run(rankings) for rankings in hits]
     ours = [
-        fuse_runs(runs_, fusion, 8).rankings for fusion in (Fusion("rrf"), Fusion("sum", (0.5, 0.3, 0.2)))
+        fused_run(runs_, fusion, 8).rankings for fusion in (Fusion("rrf"), Fusion("sum", (0.5, 0.3, 0.2)))
     ]
     for theirs, fused in zip(ranx_fuse(runs), ours, strict=True):
         assert theirs.keys() == fused.keys()
@@ -149,7 +149,7 @@ def test_scores_agree_with_ranx():
 
 
 def test_a_query_that_a_run_answers_with_nothing_has_the_hits_of_the_others():
-    fused = fuse_runs([Run({"p": A, "q": []}), Run({"q": B, "p": []})], Fusion(), k=2).rankings
+    fused = fused_run([Run({"p": A, "q": []}), Run({"q": B, "p": []})], Fusion(), k=2).rankings
     assert {query: ids(hits) for query, hits in fused.items()} == {"p": ["a", "b"], "q": ["c", "d"]}
 
 
