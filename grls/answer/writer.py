@@ -46,16 +46,16 @@ class Continuation(NamedTuple):
 
     Attributes:
         text: The text up to the stop string or the end, without white space around it.
-        tokens: Number of tokens written, stop string and end token included.
+        tokens: The tokens written, stop string and end token included.
         ended: False if the length limit cut the text.
-        scored: Each token written and its log-probability (nats) under the model, whatever the temperature
-            of the draw; empty unless asked for.
+        scores: The log-probability (nats) of each token under the model, whatever the temperature of the
+            draw; empty unless asked for.
     """
 
     text: str
-    tokens: int
+    tokens: tuple[int, ...]
     ended: bool
-    scored: tuple[tuple[int, float], ...] = ()
+    scores: tuple[float, ...] = ()
 
 
 class Sampling(NamedTuple):
@@ -260,19 +260,18 @@ class TextWriter:
             end = next((n for n, token in enumerate(row) if token in self._ends), None)
             if end is not None and not stopped:
                 written = end + 1
-            continuations.append(Continuation(text, written, stopped or end is not None))
+            continuations.append(Continuation(text, tuple(row[:written]), stopped or end is not None))
         if scored:
             steps = zip(output.logits, tokens.T, strict=True)  # T of [B, V] and [B]
             values = [logits.float().log_softmax(-1).gather(1, row[:, None])[:, 0] for logits, row in steps]
-            pairs = zip(tokens.tolist(), torch.stack(values, 1).tolist(), strict=True)
             continuations = [
-                continuation._replace(scored=tuple(zip(row, scores, strict=True))[: continuation.tokens])
-                for continuation, (row, scores) in zip(continuations, pairs, strict=True)
+                continuation._replace(scores=tuple(scores[: len(continuation.tokens)]))
+                for continuation, scores in zip(continuations, torch.stack(values, 1).tolist(), strict=True)
             ]
         self.spent.prompts += len(rows)
         self.spent.calls += 1
         self.spent.tokens_read += sum(map(len, rows))
-        self.spent.tokens_written += sum(continuation.tokens for continuation in continuations)
+        self.spent.tokens_written += sum(len(continuation.tokens) for continuation in continuations)
         return continuations
 
     def _text(self, row: list[int]) -> tuple[str, bool]:

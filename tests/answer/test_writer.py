@@ -69,7 +69,7 @@ def test_a_batch_writes_what_each_prompt_gets_alone(make: Any, batch: int) -> No
     assert [one.text for one in found] == [
         tokenizer.decode(row, skip_special_tokens=True).strip() for row in expected
     ]
-    assert [one.tokens for one in found] == [len(row) for row in expected]
+    assert [len(one.tokens) for one in found] == [len(row) for row in expected]
     assert [one.ended for one in found] == [row[-1] == END for row in expected]
     assert len({one.text for one in found}) > 1
     spent = writer.spent
@@ -101,13 +101,13 @@ def test_a_continuation_ends_at_the_first_stop_behind_some_text(monkeypatch: pyt
     found = writer.write([[5], [5], [5], [5]])
     assert [one.text for one in found] == ["w5 w6", "w5", "w5 w6 w7 w8 w9 w11", ""]
     assert [one.ended for one in found] == [True, True, False, True]
-    assert [one.tokens for one in found] == [4, 2, 6, 3]
+    assert [len(one.tokens) for one in found] == [4, 2, 6, 3]
     assert writer.spent.tokens_written == 15
 
 
 def test_the_earliest_of_several_stops_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     writer = scripted(monkeypatch, [[5, 6, 7, 8]], max_new_tokens=4, stops=("7", "w7"))
-    assert writer.write([[5]])[0] == Continuation("w5 w6", 3, True)
+    assert writer.write([[5]])[0] == Continuation("w5 w6", (5, 6, 7), True)
 
 
 def test_an_end_token_behind_the_prompt_is_left_out() -> None:

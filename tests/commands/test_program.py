@@ -8,6 +8,7 @@ import pytest
 from fixture_types import Caplog, Capsys
 from run_files import info_of
 
+from grls.answer.dsp.options import CallOptions
 from grls.cli import main
 from grls.runs.run import Run
 
@@ -59,14 +60,12 @@ def test_a_program_writes_answers_traces_and_a_run(
     assert not (tmp_path / "home").exists()  # no cache
 
 
-@pytest.mark.parametrize(("template", "limit"), [("lines", 64), ("chat", 512)])
-def test_how_much_is_written_at_once_is_a_matter_of_the_template(
-    folder: Path, tmp_path: Path, template: str, limit: int
-) -> None:
+def test_how_much_is_written_at_once_is_a_matter_of_the_template(folder: Path, tmp_path: Path) -> None:
     line = ["answer", "dsp", "vanilla", f"--data={folder / 'data'}", f"--model={folder / 'model'}"]
     few = ["--device=cpu", "--limit=1", "--dsp.calls.attempts=1", f"--output={tmp_path / 'x'}"]
-    assert main([*line, *few, f"--dsp.calls.template={template}"]) == 0
-    assert lines(f"{tmp_path}/x.trace.jsonl")[0]["settings"]["max_new_tokens"] == limit
+    assert main([*line, *few]) == 0
+    assert lines(f"{tmp_path}/x.trace.jsonl")[0]["settings"]["max_new_tokens"] == 64
+    assert CallOptions("http://localhost:1/v1").filled("m") == ("chat", 512)
 
 
 def test_it_goes_on_where_it_stopped(folder: Path, tmp_path: Path, capsys: Capsys, caplog: Caplog) -> None:
@@ -86,7 +85,7 @@ def test_it_goes_on_where_it_stopped(folder: Path, tmp_path: Path, capsys: Capsy
 
 
 def test_a_query_that_fails_has_no_answer_and_says_why(folder: Path, tmp_path: Path, caplog: Caplog) -> None:
-    options = ("--dsp.calls.endpoint=http://127.0.0.1:9/v1", "--dsp.calls.timeout=0.5", "--retriever=bm25")
+    options = ("--dsp.calls.endpoint=http://127.0.0.1:9/v1", "--retriever=bm25")
     assert run(folder, "openqa", tmp_path / "x", *options) == 0
     answers = lines(f"{tmp_path}/x.answers.jsonl")
     assert [line["answer"] for line in answers] == ["", ""]

@@ -48,7 +48,7 @@ def answer_with_program(
     options["written_queries"] = options.pop("queries")  # `queries` is the fingerprint of the questions
     settings = {
         "program": program, "model": model if calls.is_remote(model) else Path(model).name,
-        "endpoint": calls.endpoint, "template": template, "chat": calls.chat, "max_new_tokens": new_tokens,
+        "endpoint": calls.endpoint, "template": template, "max_new_tokens": new_tokens,
         **retrieval_settings(retriever, opened), "k": k, **options,
     }  # fmt: skip
     if weights is not None:

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grls.answer.dialogue import in_turns
 from grls.answer.dsp.calls import note
 from grls.answer.dsp.needed import dspy
 from grls.answer.dsp.options import API, CallOptions
@@ -23,37 +22,32 @@ from grls.data.codec import foreign_ids
 from grls.errors import ConfigError
 from grls.models.load.language import load_language_model, model_fingerprint
 
+BLANK = "\n\n"
+TIMEOUT = 60.0
+"""Seconds to wait for an endpoint."""
+
 
 class LocalEngine:
     """A transformers model as an engine of ``dspy.LM``; it may be called from several threads.
 
     Temperature 0, or none, is greedy; at any other the draw depends on the prompt and the request's seed.
     Log-probabilities come without alternatives. ``max_new_tokens`` is the limit of a
-    request without one; without ``chat`` the messages become one text.
+    request without one; the messages become one text.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, max_new_tokens: int = 64, chat: bool = False):
+    def __init__(self, model: Any, tokenizer: Any, max_new_tokens: int = 64):
         self.model = model
         self.tokenizer = tokenizer
         self.max_new_tokens = max_new_tokens
-        self.chat = chat
         TextWriter(model, tokenizer, max_new_tokens)  # refuses options that cannot work
-        if chat:
-            in_turns(tokenizer, [{"role": "user", "content": "?"}])
 
     def complete(self, request: Any) -> Any:
         config = request.config
         limit = config.max_tokens or self.max_new_tokens
-        turns = [{"role": message.role, "content": message.text or ""} for message in request.messages]
-        if request.system is not None:
-            parts = request.system
-            system = parts if isinstance(parts, str) else "".join(part.text for part in parts)
-            turns.insert(0, {"role": "system", "content": system})
-        if self.chat:
-            prompt = in_turns(self.tokenizer, turns)
-        else:
-            text = "\n\n".join(turn["content"] for turn in turns)
-            prompt = foreign_ids(self.tokenizer, [text], wrapped=True)[0]
+        texts = [message.text or "" for message in request.messages]
+        if (parts := request.system) is not None:
+            texts.insert(0, parts if isinstance(parts, str) else "".join(part.text for part in parts))
+        prompt = foreign_ids(self.tokenizer, [BLANK.join(texts)], wrapped=True)[0]
         writer = TextWriter(self.model, self.tokenizer, limit, stops=tuple(config.stop))
         if not prompt or len(prompt) > writer.room:
             raise dspy.lm15.ContextLengthError(
@@ -66,10 +60,10 @@ class LocalEngine:
             seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
             draw = Sampling(config.temperature, seed)
         (written,) = writer.write([prompt], draws=[draw], scored=config.logprobs is not None)
-        names = self.tokenizer.convert_ids_to_tokens([token for token, _ in written.scored])
+        names = self.tokenizer.convert_ids_to_tokens(list(written.tokens))
         scores = tuple(
             dspy.lm15.TokenLogprob(name, value, token_id=token)
-            for name, (token, value) in zip(names, written.scored, strict=True)
+            for name, token, value in zip(names, written.tokens, written.scores, strict=False)
         )
         return dspy.lm15.Response(
             id=None,
@@ -78,8 +72,8 @@ class LocalEngine:
             finish_reason="stop" if written.ended else "length",
             usage=dspy.lm15.Usage(
                 input_tokens=len(prompt),
-                output_tokens=written.tokens,
-                total_tokens=len(prompt) + written.tokens,
+                output_tokens=len(written.tokens),
+                total_tokens=len(prompt) + len(written.tokens),
             ),
             logprobs=scores or None,
         )
@@ -105,7 +99,7 @@ def lm_named(
     new_tokens = calls.filled(name)[1]
     if not calls.is_remote(name):
         model, tokenizer = load_language_model(name, device)
-        engine = LocalEngine(model, tokenizer, new_tokens, calls.chat)
+        engine = LocalEngine(model, tokenizer, new_tokens)
         local = dspy.LM(f"local/{Path(name).name}", engine=engine, cache=False, num_retries=0)
         return local, model_fingerprint(model)
     name, url = name.removeprefix(API), calls.endpoint
@@ -118,7 +112,7 @@ def lm_named(
             num_retries=calls.attempts - 1,
             temperature=0.0,
             max_tokens=new_tokens,
-            timeout=calls.timeout,
+            timeout=TIMEOUT,
             **address,
         )
     except (ValueError, TypeError, dspy.DSPyError) as error:
@@ -129,9 +123,6 @@ def lm_named(
 def adapter_named(template: str, attempts: int) -> Patience:
     inner = LinesAdapter() if template == "lines" else dspy.ChatAdapter(use_json_adapter_fallback=False)
     return Patience(inner, attempts)
-
-
-BLANK = "\n\n"
 
 
 class LinesAdapter(dspy.Adapter):

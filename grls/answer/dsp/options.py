@@ -56,24 +56,18 @@ class CallOptions:
     Args:
         endpoint: Address of an OpenAI-compatible endpoint, such as vLLM's http://localhost:8000/v1. If it
             needs a key, put the key into VLLM_API_KEY.
-        template: Format of the prompt. lines: a line a field, for any model; chat: DSPy's format, for models
-            that keep to a format; null: lines, but chat for an endpoint.
-        chat: Write the prompt of a local model with its chat template.
-        max_new_tokens: Length limit of an output, in tokens; null: 64, but 512 for the template chat. The
-            trace marks the outputs that were cut.
+        max_new_tokens: Length limit of an output, in tokens; null: 64, but 512 where the model is served: it
+            writes DSPy's format, one in this process a line a field. The trace marks the outputs that were
+            cut.
         threads: Queries answered at the same time.
         attempts: Most calls for one output, if the endpoint fails (DSPy waits longer each time) or the output
             cannot be read.
-        timeout: Seconds to wait for an endpoint.
     """
 
     endpoint: str | None = None
-    template: Template | None = None
-    chat: bool = False
     max_new_tokens: Count | None = None
     threads: Count = 8
     attempts: Count = 3
-    timeout: PositiveFloat = 60.0
 
     def is_remote(self, model: str) -> bool:
         """Whether a model runs outside this process."""
@@ -81,7 +75,7 @@ class CallOptions:
 
     def filled(self, model: str) -> tuple[Template, int]:
         """Template and length limit for a model."""
-        template: Template = self.template or ("chat" if self.is_remote(model) else "lines")
+        template: Template = "chat" if self.is_remote(model) else "lines"
         return template, NEW_TOKENS[template] if self.max_new_tokens is None else self.max_new_tokens
 
 

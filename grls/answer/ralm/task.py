@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from grls.answer.opening import open_for_reading, retrieval_settings
 from grls.answer.ralm.options import RerankOptions, TaskOptions
@@ -32,7 +31,7 @@ from grls.answer.ralm.reader import (
     strides,
 )
 from grls.answer.ralm.reranker import Reranker, RerankExample, Trained, prefixes_of
-from grls.answer.writer import model_settings
+from grls.answer.writer import TextWriter, model_settings
 from grls.data.codec import foreign_places, tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.filters import Numbered
@@ -40,11 +39,10 @@ from grls.data.words import count
 from grls.errors import ConfigError, DataError, Option
 from grls.io.ending import quiet
 from grls.io.files import named_lines, read_text, refuse_unwritable, write_json
-from grls.io.locks import exclusive
 from grls.io.progress import counted
 from grls.io.work import Record, all_done
 from grls.models.load.build import Loaded
-from grls.models.load.language import end_tokens, load_language_model, model_fingerprint
+from grls.models.load.language import load_language_model, model_fingerprint
 
 log = logging.getLogger(__name__)
 
@@ -306,12 +304,12 @@ def continue_texts(
     begins = [len(tokens) for tokens in written]
     passages_of: list[list[tuple[str, ...]]] = [[] for _ in prompts]
     ended = [False] * len(prompts)
-    ends = end_tokens(ralm.model, ralm.tokenizer)
+    writer = TextWriter(ralm.model, ralm.tokenizer, batch_size=max(1, len(prompts)), stops=())
     for done in range(0, max_new_tokens, ralm.options.stride):
         live = [n for n, over in enumerate(ended) if not over]
         if not live:
             break
-        count = min(ralm.options.stride, max_new_tokens - done)
+        writer.max_new_tokens = count = min(ralm.options.stride, max_new_tokens - done)
         inputs = []
         for n in live:
             stride = Stride(len(written[n]), len(written[n]) + count)
@@ -319,29 +317,10 @@ def continue_texts(
             passages_of[n].append(ralm.ids(names))
             start = ralm.scorer.start(names, stride.last)
             inputs.append([*ralm.scorer.before(names), *written[n][start:]])
-        for n, tokens in zip(live, _write(ralm, inputs, count, ends), strict=True):
-            stop = next((length for length, token in enumerate(tokens) if token in ends), None)
-            written[n] += tokens if stop is None else tokens[:stop]
-            ended[n] = stop is not None
+        for n, continuation in zip(live, writer.write(inputs), strict=True):
+            ended[n] = continuation.ended
+            written[n] += continuation.tokens[:-1] if ended[n] else continuation.tokens
     return [
         RalmContinuation(ralm.tokenizer.decode(tokens[begin:]), tuple(passages), over)
         for tokens, begin, passages, over in zip(written, begins, passages_of, ended, strict=True)
     ]
-
-
-@torch.inference_mode()
-def _write(
-    ralm: InContextRalm, inputs: Sequence[Sequence[int]], count: int, ends: set[int]
-) -> list[list[int]]:
-    """Up to ``count`` tokens behind each input, padded on the left."""
-    device = ralm.model.device
-    width = max(len(tokens) for tokens in inputs)
-    filling = next(iter(ends), 0)
-    ids = torch.tensor([[filling] * (width - len(tokens)) + list(tokens) for tokens in inputs], device=device)
-    mask = torch.tensor([[0] * (width - len(tokens)) + [1] * len(tokens) for tokens in inputs], device=device)
-    with exclusive(ralm.model):
-        output = ralm.model.generate(
-            input_ids=ids, attention_mask=mask, max_new_tokens=count, do_sample=False, pad_token_id=filling
-        )
-    rows: list[list[int]] = output[:, width:].tolist()
-    return rows

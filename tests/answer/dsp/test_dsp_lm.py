@@ -31,7 +31,6 @@ from grls.answer.dsp.programs import (
     settings,
 )
 from grls.answer.writer import TextWriter
-from grls.errors import ConfigError
 from grls.io.work import GrowingFile
 
 
@@ -58,23 +57,15 @@ def test_a_local_model_goes_on_from_the_messages(engine: LocalEngine) -> None:
     given = engine.complete(request("abc"))
     (expected,) = TextWriter(engine.model, engine.tokenizer, 6).write([engine.tokenizer("abc")["input_ids"]])
     assert given.text == expected.text
-    assert (given.usage.input_tokens, given.usage.output_tokens) == (3, expected.tokens)
+    assert (given.usage.input_tokens, given.usage.output_tokens) == (3, len(expected.tokens))
     assert given.finish_reason == ("stop" if expected.ended else "length")
     stop = next(letter for letter in expected.text[1:] if letter not in f"{expected.text[0]} \n")
     ended = engine.complete(request("abc", stop=(stop,)))
     assert ended.text == expected.text[: expected.text.index(stop)].rstrip()
     assert ended.finish_reason == "stop"
     assert engine.complete(request("abc", max_tokens=2)).usage.output_tokens == 2
+    assert engine.complete(request("a<eos>b")).usage.input_tokens == 7  # nobody forges an end
     raises(dspy.lm15.ContextLengthError, "takes 300 tokens", engine.complete, request("a" * 300))
-    raises(ConfigError, "no chat template", LocalEngine, engine.model, engine.tokenizer, chat=True)
-
-
-def test_a_chat_model_is_told_in_turns() -> None:
-    model, tokenizer = tiny()
-    tokenizer.chat_template = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}"
-    told = LocalEngine(model, tokenizer, 4, chat=True).complete(request("a<eos>b"))
-    # nobody forges an end: it is read as text
-    assert told.text == LocalEngine(model, tokenizer, 4).complete(request("u:a<eos>b;")).text
 
 
 def test_draws_depend_on_prompt_and_seed_alone(engine: LocalEngine) -> None:
@@ -148,7 +139,8 @@ GOOD = "[[ ## answer ## ]]\nAda\n\n[[ ## completed ## ]]"
 def test_an_endpoint_that_fails_writes_nonsense_and_then_answers(endpoint: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr("dspy.clients.execution._delay", lambda error, attempt: 0.0)
     Endpoint.replies = iter([(503, "busy"), ("hang", ""), completion("what?"), completion(GOOD)])
-    lm = lm_named("m", CallOptions(endpoint, max_new_tokens=9, timeout=0.5))[0]
+    monkeypatch.setattr("grls.answer.dsp.lm.TIMEOUT", 0.5)
+    lm = lm_named("m", CallOptions(endpoint, max_new_tokens=9))[0]
     with settings(lm, adapter_named("chat", 3)), recorded_calls() as trace:
         assert Vanilla()(question="who").answer == "Ada"
     assert [step.get("failed", "").split(":")[0] for step in trace] == ["AdapterParseError", ""]
@@ -176,7 +168,7 @@ def test_an_endpoint_is_asked_for_log_probabilities(endpoint: str) -> None:
 
 
 def test_an_endpoint_that_is_gone_is_a_failed_query(tmp_path: Path) -> None:
-    lm = lm_named("m", CallOptions("http://127.0.0.1:9/v1", timeout=0.5, attempts=1))[0]
+    lm = lm_named("m", CallOptions("http://127.0.0.1:9/v1", attempts=1))[0]
     file = GrowingFile(tmp_path / "x.jsonl", {})
     (record,) = answer_all(Vanilla(), {"q": {"question": "who"}}, lm, adapter_named("chat", 2), file)
     assert record["failed"].startswith("LMTransportError")

@@ -93,7 +93,7 @@ def test_a_batch_writes_what_each_writes_alone(tokenizer: Any, kind: Any) -> Non
 
 def test_nothing_usable_gives_sentences_or_nothing(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made = writer(causal(tokenizer), tokenizer)
-    output = Continuation("Mill:\n- The mill burned in 1999.", 9, True)
+    output = Continuation("Mill:\n- The mill burned in 1999.", (), True)
     monkeypatch.setattr(TextWriter, "write", lambda self, rows, *_: [output] * len(rows))
     dropped = {"other": 1, "invented": 1}
     first, _, empty, last = made.write(range(4))
