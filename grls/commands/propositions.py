@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
+from grls.answer.riches.options import PropositionOptions
 from grls.data.dataset import query_record
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
@@ -23,50 +25,29 @@ from grls.train.doc2query.options import USUAL_DRAWING, Drawing
 
 def propositions(
     *,
-    data: str,
-    model: str,
     output: str,
-    chat: bool = False,
-    examples: bool | None = None,
-    template: str = "",
-    fallback: bool = True,
-    max_new_tokens: Count = 256,
-    longest: Count = 300,
-    batch_size: Count = 8,
-    limit: Count | None = None,
-    device: Device = "auto",
+    **options: Any,
 ) -> None:
     """Let a language model write propositions of every passage, keys for `grls answer riches`.
 
-    OUTPUT holds one proposition a line, with the passage it comes from. OUTPUT.written.jsonl grows with the
+    OUTPUT holds one proposition a line, with the passage it comes from; where the model writes nothing
+    usable, the sentences of the passage are its propositions. OUTPUT.written.jsonl grows with the
     run, so that a run that was ended resumes when it is called again with the same options.
 
     Args:
-        data: Data set folder, or its corpus.jsonl.
-        model: Folder or hub name of a language model, causal or encoder-decoder; a .gguf file is read, too.
         output: JSONL file to write.
-        chat: Put the prompt into the chat template of the model.
-        examples: Put the task and two examples into the prompt; null: for causal models. An encoder-decoder,
-            fine-tuned for the task, reads only the passage.
-        template: Form of a passage in the prompt, such as 'Title: {title}. Content: {text}'; empty: title and
-            text.
-        fallback: Take the sentences of a passage for which the model writes nothing usable.
-        max_new_tokens: Length limit of what is written for a passage.
-        longest: Characters of a proposition; longer ones are left out.
-        batch_size: Passages read together.
-        limit: Number of first passages to write propositions for; null: all.
+        options: See :class:`~grls.answer.riches.options.PropositionOptions`.
     """
+    asked = PropositionOptions(**options)
     from grls.answer.riches.propositions import open_propositions, proposition_lines
 
     refuse_unwritable(output)
-    numbers, writer, origin = open_propositions(
-        data, model, chat, examples, template, fallback, max_new_tokens, longest, batch_size, limit, device
-    )
+    numbers, writer, origin = open_propositions(asked)
     start = perf_counter()
     by: Counter[str] = Counter()
     dropped: Counter[str] = Counter()
     with all_done(
-        numbers, writer.write, _beside(output, "written.jsonl"), origin, writer.name, batch_size,
+        numbers, writer.write, _beside(output, "written.jsonl"), origin, writer.name, asked.batch_size,
         "propositions", "passages",
     ) as file, atomic_file(output) as stream:  # fmt: skip
         for record in file:

@@ -28,7 +28,7 @@ def ralm(*, rerank: RerankOptions = USUAL_RERANK, **options: Any) -> None:
     asked = TaskOptions(**options)
     from grls.answer.ralm.task import measure, task_of
 
-    measure(*task_of(asked, rerank), asked.output)
+    measure(task_of(asked, rerank))
 
 
 def ralm_examples(*, retriever: str, examples: ExampleOptions = USUAL_EXAMPLES, **options: Any) -> None:
@@ -45,9 +45,7 @@ def ralm_examples(*, retriever: str, examples: ExampleOptions = USUAL_EXAMPLES, 
     asked = TaskOptions(retriever=retriever, **options)
     from grls.answer.ralm.task import collect_examples, task_of
 
-    reader, texts, settings = task_of(asked, RerankOptions("oracle", examples.candidates))
-    recorded = {"every": examples.every, "prefix_tokens": examples.prefix_tokens}
-    collect_examples(reader, texts, {**settings, "rerank": "none", **recorded}, asked.output, **recorded)
+    collect_examples(task_of(asked, RerankOptions("oracle", examples.candidates)), examples)
 
 
 def ralm_generate(
@@ -66,5 +64,4 @@ def ralm_generate(
     asked = TaskOptions(**options)
     from grls.answer.ralm.task import task_of, write_on
 
-    reader, texts, settings = task_of(asked, rerank)
-    write_on(reader, texts, {**settings, "max_new_tokens": max_new_tokens}, asked.output, max_new_tokens)
+    write_on(task_of(asked, rerank), max_new_tokens)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grls.answer.opening import open_for_reading, retrieval_settings
-from grls.answer.ralm.options import RerankOptions, TaskOptions
+from grls.answer.ralm.options import ExampleOptions, RerankOptions, TaskOptions
 from grls.answer.ralm.reader import (
     InContextRalm,
     Oracle,
@@ -61,6 +61,7 @@ class RalmTask(NamedTuple):
     reader: InContextRalm
     texts: list[TokenizedText]
     settings: dict[str, Any]
+    output: str
 
 
 def task_of(asked: TaskOptions, rerank: RerankOptions) -> RalmTask:
@@ -114,7 +115,7 @@ def task_of(asked: TaskOptions, rerank: RerankOptions) -> RalmTask:
     }  # fmt: skip
     if judge is not None:
         settings["judged_by"] = model_fingerprint(judge)
-    return RalmTask(reader, texts, settings)
+    return RalmTask(reader, texts, settings, asked.output)
 
 
 def _digest(text: str) -> str:
@@ -191,10 +192,9 @@ def _by_text(places: Sequence[Place]) -> Iterator[tuple[TokenizedText, list[Stri
         yield texts[0], list(block)
 
 
-def measure(
-    reader: InContextRalm, texts: Sequence[TokenizedText], settings: dict[str, Any], output: str
-) -> None:
+def measure(task: RalmTask) -> None:
     """Measure all texts: a line a stride in OUTPUT.strides.jsonl, the perplexity in OUTPUT.json."""
+    reader, texts, settings, output = task
     places = [(text, stride) for text in texts for stride in strides(len(text.tokens), reader.options)]
 
     def scored(group: Sequence[Place], _: Callable[[int], object]) -> list[Record]:
@@ -226,19 +226,13 @@ _WRITTEN = 8
 """Texts that are continued together."""
 
 
-def collect_examples(
-    reader: InContextRalm,
-    texts: Sequence[TokenizedText],
-    settings: dict[str, Any],
-    output: str,
-    every: int,
-    prefix_tokens: int,
-) -> None:
+def collect_examples(task: RalmTask, options: ExampleOptions) -> None:
     """Collect examples for :mod:`grls.train.reranker`, a line a stride in OUTPUT.examples.jsonl.
 
-    An example has as many candidates as the chooser says; it is empty if nothing was retrieved. One
-    stride out of ``every`` is taken.
+    An example has as many candidates as the chooser says; it is empty if nothing was retrieved.
     """
+    reader, texts, settings, output = task
+    recorded = {"rerank": "none", "every": options.every, "prefix_tokens": options.prefix_tokens}
 
     def collected(group: Sequence[Place], _: Callable[[int], object]) -> list[Record]:
         records = []
@@ -246,7 +240,7 @@ def collect_examples(
             candidates = reader.candidates_for(text.tokens, block)
             spans = [(stride.first, stride.last) for stride in block]
             scores = likelihoods(reader.scorer, text.tokens, block, candidates, spans)
-            prefixes = prefixes_of(reader.tokenizer, text.tokens, block, prefix_tokens)
+            prefixes = prefixes_of(reader.tokenizer, text.tokens, block, options.prefix_tokens)
             for prefix, numbers, values in zip(prefixes, candidates, scores, strict=True):
                 example = RerankExample("", (), ())
                 if numbers:
@@ -254,18 +248,20 @@ def collect_examples(
                 records.append(example._asdict())
         return records
 
-    taken = [(text, strides(len(text.tokens), reader.options)[1::every]) for text in texts]
+    taken = [(text, strides(len(text.tokens), reader.options)[1 :: options.every]) for text in texts]
     places = [(text, stride) for text, some in taken for stride in some]
     path = f"{output}.examples.jsonl"
-    with all_done(places, collected, path, settings, _name, _BLOCK, "examples", "strides") as file:
+    with all_done(
+        places, collected, path, {**settings, **recorded}, _name, _BLOCK, "examples", "strides"
+    ) as file:
         usable = sum(bool(record["passages"]) for record in file)
     print(f"{counted(usable, 'example')} in {path}")
 
 
-def write_on(
-    reader: InContextRalm, texts: Sequence[TokenizedText], settings: dict[str, Any], output: str, tokens: int
-) -> None:
+def write_on(task: RalmTask, tokens: int) -> None:
     """Continue each text by so many tokens, a line a text in OUTPUT.texts.jsonl."""
+    reader, texts, settings, output = task
+    settings = {**settings, "max_new_tokens": tokens}
 
     def written(group: Sequence[TokenizedText], _: Callable[[int], object]) -> list[Record]:
         continued = continue_texts(reader, [text.tokens for text in group], tokens)

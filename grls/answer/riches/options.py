@@ -1,10 +1,11 @@
-"""Options of RICHES: the keys that may be quoted, and the prompt."""
+"""Options of RICHES: the keys that may be quoted, the prompt, and who writes propositions."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from grls.io.arguments import options
+from grls.io.arguments import Count, options
+from grls.models.option_names import Device
 
 Thoughts = Literal["shared", "title", "none"]
 KeyKind = Literal["sentence", "paragraph", "titled", "title", "header", "proposition"]
@@ -50,3 +51,29 @@ class PromptOptions:
 
 USUAL_KEYS = KeyOptions()
 USUAL_PROMPT = PromptOptions()
+
+
+@options(kw_only=True)
+class PropositionOptions:
+    """Which model writes propositions of which passages.
+
+    Args:
+        data: Data set folder, or its corpus.jsonl.
+        model: Folder or hub name of a language model; a .gguf file is read, too. A causal model is shown the
+            task and two examples; an encoder-decoder, fine-tuned for the task, reads only the passage.
+        chat: Put the prompt into the chat template of the model.
+        template: Form of a passage in the prompt, such as 'Title: {title}. Content: {text}'; empty: title and
+            text.
+        max_new_tokens: Length limit of what is written for a passage.
+        batch_size: Passages read together.
+        limit: Number of first passages to write propositions for; null: all.
+    """
+
+    data: str
+    model: str
+    chat: bool = False
+    template: str = ""
+    max_new_tokens: Count = 256
+    batch_size: Count = 8
+    limit: Count | None = None
+    device: Device = "auto"

@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from grls.answer.dialogue import Dialogue, few_shot
+from grls.answer.riches.options import PropositionOptions
 from grls.answer.writer import Continuation, TextWriter, common
 from grls.data.codec import foreign_ids, tokenizer_fingerprint
 from grls.data.corpus import Corpus
@@ -145,14 +146,16 @@ class PropositionPrompt(NamedTuple):
         return rows[0][: common(rows)]
 
 
-def parse_propositions(
-    text: str, ended: bool, passage: Passage, longest: int = 300
-) -> tuple[tuple[str, ...], dict[str, int]]:
+_LONGEST = 300
+"""Characters of a proposition; longer ones are left out."""
+
+
+def parse_propositions(text: str, ended: bool, passage: Passage) -> tuple[tuple[str, ...], dict[str, int]]:
     """Parse an output: a JSON list of texts, or a proposition a line, without bullets and numbers.
 
     If an output is one line without a bullet (T5's tokenizers write no line break), its sentences are the
     propositions. Returns the propositions, each once, and reason -> number of lines that were left out:
-    ``cut`` (the length limit cut the line), ``twice``, ``long`` (above ``longest`` characters),
+    ``cut`` (the length limit cut the line), ``twice``, ``long``,
     ``copied`` (from the examples), ``invented`` (with a number that the passage lacks), ``other`` (no
     statement, such as only the title).
     """
@@ -181,7 +184,7 @@ def parse_propositions(
         plain = plain.encode("utf-8", "replace").decode()  # JSON may spell half of a surrogate pair
         if not plain:
             continue
-        if len(plain) > longest:
+        if len(plain) > _LONGEST:
             dropped["long"] += 1
         elif plain in texts:
             dropped["twice"] += 1
@@ -202,13 +205,11 @@ def parse_propositions(
 
 
 class Propositionizer(NamedTuple):
-    """Writes propositions; ``fallback``: takes the sentences of a passage if the model wrote none."""
+    """Writes propositions; where the model writes none, they are the sentences of the passage."""
 
     writer: TextWriter
     prompt: PropositionPrompt
     corpus: Corpus
-    longest: int = 300
-    fallback: bool = True
 
     def write(self, numbers: Sequence[int], decided: Callable[[int], object] | None = None) -> list[Record]:
         """A record of each passage: ``passage`` (its id), ``texts``, ``by``, ``dropped``.
@@ -228,9 +229,9 @@ class Propositionizer(NamedTuple):
             dropped = {"unread": 1} if passage.id in outputs else {}
             if isinstance(output := outputs.get(passage.id), Continuation):
                 text = f"{self.prompt.lead} {output.text}"
-                texts, dropped = parse_propositions(text, output.ended, passage, self.longest)
-            by = "model" if texts or not self.fallback else "sentences"
-            if by == "sentences":
+                texts, dropped = parse_propositions(text, output.ended, passage)
+            by = "model" if texts else "sentences"
+            if not texts:
                 texts = tuple(dict.fromkeys(" ".join(text.split()) for text in sentences(passage.text)))
             records.append({"passage": passage.id, "texts": list(texts), "by": by, "dropped": dropped})
         return records
@@ -239,30 +240,24 @@ class Propositionizer(NamedTuple):
         return {"passage": self.corpus.ids([number])[0]}
 
 
-def open_propositions(
-    data: str, model: str, chat: bool, examples: bool | None, template: str, fallback: bool,
-    max_new_tokens: int, longest: int, batch_size: int, limit: int | None, device: str,
-) -> tuple[list[int], Propositionizer, dict[str, Any]]:  # fmt: skip
-    """The passages of a run in the order of writing, their writer, and what the propositions depend on.
-
-    The arguments are the options of ``grls prepare propositions``.
-    """
-    corpus = Corpus.read(data)
-    loaded, tokenizer = load_language_model(model, device)
-    shown = not loaded.config.is_encoder_decoder if examples is None else examples
-    prompt = PropositionPrompt(shown, chat, template)
+def open_propositions(asked: PropositionOptions) -> tuple[list[int], Propositionizer, dict[str, Any]]:
+    """The passages of a run in the order of writing, their writer, and what the propositions depend on."""
+    corpus = Corpus.read(asked.data)
+    loaded, tokenizer = load_language_model(asked.model, asked.device)
+    prompt = PropositionPrompt(not loaded.config.is_encoder_decoder, asked.chat, asked.template)
     texts = TextWriter(
-        loaded, tokenizer, max_new_tokens, batch_size, prompt.stops, prompt.repeats, prompt.head(tokenizer)
-    )
+        loaded, tokenizer, asked.max_new_tokens, asked.batch_size, prompt.stops, prompt.repeats,
+        prompt.head(tokenizer),
+    )  # fmt: skip
     origin = {
         "weights": model_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
-        "corpus": corpus.fingerprint, "prompt": prompt.fingerprint(tokenizer), "fallback": fallback,
-        "max_new_tokens": max_new_tokens, "longest": longest, "limit": limit,
+        "corpus": corpus.fingerprint, "prompt": prompt.fingerprint(tokenizer),
+        "max_new_tokens": asked.max_new_tokens, "limit": asked.limit,
     }  # fmt: skip
-    lengths = pc.utf8_length(corpus.table.data.column("text")).to_numpy()[:limit]
+    lengths = pc.utf8_length(corpus.table.data.column("text")).to_numpy()[: asked.limit]
     # Like lengths share a batch. The longest come first: if the memory does not suffice, they show it.
     numbers = np.argsort(-lengths.astype(np.int64), kind="stable").tolist()
-    return numbers, Propositionizer(texts, prompt, corpus, longest, fallback), origin
+    return numbers, Propositionizer(texts, prompt, corpus), origin
 
 
 def proposition_lines(record: Record) -> list[dict[str, Any]]:

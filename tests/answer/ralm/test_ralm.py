@@ -19,7 +19,7 @@ from transformers import (
     XLNetLMHeadModel,
 )
 
-from grls.answer.ralm.options import WindowOptions
+from grls.answer.ralm.options import ExampleOptions, WindowOptions
 from grls.answer.ralm.reader import (
     InContextRalm,
     Oracle,
@@ -30,7 +30,7 @@ from grls.answer.ralm.reader import (
     perplexity,
     strides,
 )
-from grls.answer.ralm.task import TokenizedText, collect_examples, continue_texts
+from grls.answer.ralm.task import RalmTask, TokenizedText, collect_examples, continue_texts
 from grls.answer.writer import room_of
 from grls.data.corpus import Corpus
 from grls.data.types import Query
@@ -196,8 +196,9 @@ def test_the_oracle_is_never_worse() -> None:
 def test_examples_hold_the_likelihood_of_the_stride_behind_each_candidate(tmp_path: Path) -> None:
     made = reader(lambda scorer: Oracle(scorer, 3), stride=4)
     text = made.tokens(TEXT)[:60]
-    run = [TokenizedText("t", 0, text)], {}, str(tmp_path / "x"), 2, 10
-    collect_examples(made, *run)
+    run = RalmTask(made, [TokenizedText("t", 0, text)], {}, str(tmp_path / "x"))
+    options = ExampleOptions(every=2, prefix_tokens=10)
+    collect_examples(run, options)
     file = tmp_path / "x.examples.jsonl"
     lines = file.read_text().splitlines(keepends=True)
     blocks = [json.loads(line) for line in lines[1:]]
@@ -212,10 +213,10 @@ def test_examples_hold_the_likelihood_of_the_stride_behind_each_candidate(tmp_pa
             start = window_start(made, len(before), Stride(first, min(first + 4, len(text))))
             assert score == pytest.approx(plain(before, text[start:first], text[first : first + 4]), abs=1e-4)
     file.write_text("".join(lines[:4]))
-    collect_examples(made, *run)
+    collect_examples(run, options)
     assert file.read_text() == "".join(lines)
     some = reader(lambda scorer: Oracle(scorer, 3), stride=4, nothing="e")  # no passages for some strides
-    collect_examples(some, *run[:2], str(tmp_path / "y"), *run[3:])
+    collect_examples(run._replace(reader=some, output=str(tmp_path / "y")), options)
     others = [json.loads(line) for line in (tmp_path / "y.examples.jsonl").read_text().splitlines()[1:]]
     assert {len(other["passages"]) for other in others} == {0, 3}
 
