@@ -19,7 +19,6 @@ import json
 import random
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import count, islice
 from pathlib import Path
 from statistics import fmean
@@ -90,6 +89,14 @@ class SplitData:
         notes: What counts as gold where that is not the qrels, and what was changed.
         pseudo: Splits whose queries are cut out of passages.
         own: Ids of the queries that are passages (:func:`~grls.data.dataset.passage_queries`).
+        words: Mean number of words of a passage, its title included.
+        language: ISO 639-1 code of the corpus' language; None: it cannot be guessed.
+        gold: Mean number of gold passages of a training query; a pseudo-query has one.
+        several: Share of training queries with several gold passages.
+        links: Share of passages whose texts name others (:class:`~grls.data.links.Links`); 0 where every
+            question has one gold passage.
+        most_hops: Number of hops that find nearly all gold passages of a query; 1: the data ask for no hops.
+            Without questions 2, where passages have links.
     """
 
     name: str
@@ -97,9 +104,15 @@ class SplitData:
     queries: list[Query]
     qrels: dict[str, Qrels]
     fingerprint: str
-    notes: tuple[str, ...] = ()
-    pseudo: tuple[str, ...] = ()
-    own: frozenset[str] = frozenset()
+    notes: tuple[str, ...]
+    pseudo: tuple[str, ...]
+    own: frozenset[str]
+    words: float
+    language: str | None
+    gold: float
+    several: float
+    links: float
+    most_hops: int
 
     def counts(self) -> dict[str, int]:
         return {split: len(judged) for split, judged in self.qrels.items()}
@@ -110,63 +123,18 @@ class SplitData:
             write_dataset(folder, self.corpus, self.queries, self.qrels)
         return replace(self, corpus=Corpus.read(folder))
 
-    @cached_property
-    def _sample(self) -> list[Passage]:
-        return spread(self.corpus, _SAMPLE)
-
-    @cached_property
-    def words(self) -> float:
-        """Mean number of words of a passage, its title included."""
-        return fmean(count_words(f"{passage.title} {passage.text}") for passage in self._sample)
-
-    @cached_property
-    def language(self) -> str | None:
-        """ISO 639-1 code of the corpus' language; None: it cannot be guessed."""
-        return guess(passage.text for passage in self._sample)
-
-    @cached_property
-    def _golds(self) -> list[int]:
-        """Numbers of gold passages of the training queries; a pseudo-query has one."""
-        queries = {query.id: query for query in self.queries}
-        qrels = self.qrels[DEV if TRAIN in self.pseudo and not self.unlabelled else TRAIN]
-        return [len(gold_passages(queries[name], qrels)) for name in qrels]
-
-    @property
-    def gold(self) -> float:
-        """Mean number of gold passages of a training query."""
-        return fmean(self._golds)
-
-    @property
-    def several(self) -> float:
-        """Share of training queries with several gold passages."""
-        return fmean(size > 1 for size in self._golds)
-
-    @cached_property
-    def links(self) -> float:
-        """Share of passages whose texts name others (:class:`~grls.data.links.Links`); 0 where every question
-        has one gold passage.
-        """
-        return self.corpus.links().share if self.several >= _ASKS or self.unlabelled else 0.0
-
     @property
     def tune(self) -> str:
         return TUNE if TUNE in self.qrels else DEV
 
     @property
     def hops(self) -> bool:
-        """Whether the data ask for hops; without questions, whether passages have links."""
-        return self.linked if self.unlabelled else self.several >= _ASKS
+        return self.most_hops > 1
 
     @property
     def linked(self) -> bool:
         """Whether passages name each other, so that hops that follow names need no training."""
         return self.links >= _LINKED
-
-    @property
-    def most_hops(self) -> int:
-        """Number of hops that find nearly all gold passages of a query."""
-        most = 2 if self.unlabelled else max(1, min(max(self._golds), round(2 * self.gold), 4))
-        return most if self.hops else 1
 
     @property
     def unlabelled(self) -> bool:
@@ -310,7 +278,23 @@ def divided(
     own = passage_queries(queries, every, corpus)
     if own:
         changes.append(own_told(len(own), "the corpus"))
-    return SplitData(name, corpus, queries, qrels, digest.hexdigest(), tuple(changes), tuple(pseudo), own)
+    sample, unlabelled = spread(corpus, _SAMPLE), DEV in pseudo
+    known = {query.id: query for query in queries}
+    learned = qrels[DEV if TRAIN in pseudo and not unlabelled else TRAIN]
+    golds = [len(gold_passages(known[query], learned)) for query in learned]
+    gold, several = fmean(golds), fmean(size > 1 for size in golds)
+    links = corpus.links().share if several >= _ASKS or unlabelled else 0.0
+    most_hops = 1
+    if unlabelled:
+        most_hops = 2 if links >= _LINKED else 1
+    elif several >= _ASKS:
+        most_hops = max(2, min(max(golds), round(2 * gold), 4))
+    return SplitData(
+        name, corpus, queries, qrels, digest.hexdigest(), tuple(changes), tuple(pseudo), own,
+        words=fmean(count_words(f"{passage.title} {passage.text}") for passage in sample),
+        language=guess(passage.text for passage in sample),
+        gold=gold, several=several, links=links, most_hops=most_hops,
+    )  # fmt: skip
 
 
 def _drawn(qrels: Qrels, size: int, seed: int) -> set[str]:
