@@ -6,12 +6,16 @@ numbered: "0", "1", …
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import query_of, read_queries
+from grls.data.documents import Documents, document_of, files_of, passages_of, read_documents
 from grls.data.inputs.tables import (
     CORPUS_FORM,
     QUERY_FORM,
@@ -30,8 +34,11 @@ from grls.data.inputs.tables import (
 )
 from grls.data.types import Passage, Query
 from grls.errors import DataError
-from grls.io.arguments import list_from, short_repr
+from grls.io.arguments import Count, checked, list_from, short_repr
 from grls.io.jsonl import refuse_half_characters
+from grls.io.progress import counted
+
+log = logging.getLogger(__name__)
 
 
 def entries_of(value: Any, form: EntryForm) -> list[InputEntry]:
@@ -148,7 +155,8 @@ def corpus_of(passages: Any, source: str = "corpus") -> Corpus:
               Without ids, the numbers are the ids;
             - a dict from ids to texts, or to such dicts;
             - a data frame (pandas, polars), a ``datasets.Dataset`` or an Arrow table with such columns;
-            - the path of a ``corpus.jsonl``, or of the data set folder that holds it.
+            - the path of a ``corpus.jsonl``, or of the data set folder that holds it;
+            - a folder of documents, or a list of ``Path`` of some (:func:`documents`).
 
             An id may be a whole number; it becomes a text. A missing value (None, NaN) is left out.
     """
@@ -156,6 +164,8 @@ def corpus_of(passages: Any, source: str = "corpus") -> Corpus:
         if not len(passages):
             raise DataError("there is no passage; expected at least one.", passages.source)
         return passages
+    if holds_documents(passages):
+        return documents(passages)
     path = existing_path(passages, source)
     if path is not None:
         return Corpus.read(path)
@@ -169,3 +179,60 @@ def corpus_of(passages: Any, source: str = "corpus") -> Corpus:
         rows.append(Passage(entry.id, entry.text, title))
         metadata.append(metadata_of(entry, form))
     return Corpus.from_passages(rows, source, metadata)
+
+
+_OWN = ("corpus.jsonl", "queries.jsonl", "qrels", "grls.json")
+"""What a data set or a retriever holds, and a folder of documents does not."""
+
+
+def holds_documents(source: Any) -> bool:
+    """Whether it is a folder of documents, or a list of ``Path``."""
+    if isinstance(source, list | tuple) and source and all(isinstance(each, Path) for each in source):
+        return True
+    path = existing_path(source, "documents")
+    return path is not None and path.is_dir() and not any((path / name).exists() for name in _OWN)
+
+
+@checked
+def documents(source: Any, *, words: Count = 100) -> Corpus:
+    """A corpus of the passages of documents: text, Markdown, HTML, and with an extra PDF and DOCX.
+
+    A passage lies within one section, under its heading, and ends with a paragraph or a sentence where it can.
+    Its title is that of its document. Its metadata name its ``file``, its ``line`` there (of a PDF its
+    ``page``), its ``heading``, and as ``links`` the passages that its text links to. What could not be read
+    is logged as a warning, with reasons.
+
+    Args:
+        source: A folder, a file, a list of ``Path``, or whole texts in one of the forms of
+            :func:`corpus_of`; a text whose id ends in ``.md`` or ``.html`` is read as such.
+        words: Most words of a passage, beside its heading.
+
+    Raises:
+        DataError: There is no file, or none that gives a passage (the error says why).
+    """
+    path = existing_path(source, "documents")
+    several = path is None and holds_documents(source)
+    name = "documents" if path is None else str(path)
+    if path is not None or several:
+        files = list(source) if several else files_of(path) if path.is_dir() else [path]
+        root = path if path is not None and path.is_dir() else None
+        if lacking := [file for file in files if not file.is_file()]:
+            raise DataError("no such file or folder.", lacking[0])
+        if not files:
+            raise DataError("there is no file here; expected text, Markdown, HTML, PDF or DOCX files.", path)
+        found = read_documents(files, root or Path(os.path.commonpath([file.absolute().parent for file in files])))
+    else:
+        entries = entries_of(source, replace(CORPUS_FORM, source=name))
+        read = [document_of(entry.id, entry.text, str(entry.fields.get("title") or "")) for entry in entries]
+        found = Documents(read, [], {})
+    passages, metadata, lost = passages_of(found, words)
+    told = f"{counted(len(found.read), 'document')} read, not these:\n{found.table()}"
+    if not passages:
+        raise DataError(f"no document gave a passage.\n{found.table()}", name)
+    if found.unread:
+        log.warning("%s: %s", name, told)
+    if lost:
+        log.warning(
+            "%s: %s to files that are not there, such as %s", name, counted(len(lost), "link"), lost[0]
+        )
+    return Corpus.from_passages(passages, name, metadata)
