@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from grls.api.training import BiEncoder as BiEncoder
     from grls.api.training import Generator as Generator
     from grls.data.corpus import Corpus as Corpus
+    from grls.data.inputs.entries import documents as documents
     from grls.data.types import Chain as Chain
     from grls.data.types import Hit as Hit
     from grls.data.types import Passage as Passage
@@ -42,6 +43,7 @@ _MODULES = {
     "Query": "grls.data.types",
     "Searcher": "grls.api.searcher",
     "check_folder": "grls.retrieve.folder_check",
+    "documents": "grls.data.inputs.entries",
     "experiment": "grls.api.experiment",
     "fit": "grls.api.fit",
     "fuse": "grls.api.opening",
