@@ -14,7 +14,7 @@ from pathlib import Path
 from shlex import quote
 
 from grls.data.corpus import Corpus
-from grls.data.documents import Document, files_of, passages_of, read_documents
+from grls.data.documents import Document, document_files, passages_of, read_documents
 from grls.errors import ConfigError, DataError
 from grls.io.arguments import Count
 from grls.io.files import atomic_file, atomic_folder
@@ -52,7 +52,7 @@ def prepare(
         raise ConfigError(
             f"expected words >= 1 and three shares with a sum below 1, got {words} and {list(shares)}."
         )
-    every = files_of(raw)
+    every = document_files(raw)
     matched = set(raw.glob(pattern))
     files = [file for file in every if file in matched]
     found = read_documents(files, raw, least_words)
@@ -64,7 +64,8 @@ def prepare(
     for part, documents in dealt.items():
         if not documents and (part == "corpus" or shares[PARTS.index(part)]):
             raise DataError(
-                f"no text for {part} among {counted(len(found.read), 'file')}; change --seed or --shares.", raw
+                f"no text for {part} among {counted(len(found.read), 'file')}; change --seed or --shares.",
+                raw,
             )
     others = {path.relative_to(raw).as_posix(): "" for path in every} | found.others
     cut = found._replace(read=dealt["corpus"], others=others)

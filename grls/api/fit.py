@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from grls.api.searcher import Searcher
 from grls.api.training_data import given_splits
-from grls.data.inputs.entries import corpus_of
+from grls.data.inputs.entries import corpus_of, holds_documents
 from grls.data.inputs.gold import queries_and_qrels
 from grls.data.inputs.tables import existing_path
 from grls.fitting.options import FitOptions
@@ -82,7 +82,7 @@ def fit(
     """Make the best retriever for a corpus: train, index, tune, compare, and keep the best on dev queries.
 
     Args:
-        corpus: The passages: texts, dicts, a data frame, a folder, …
+        corpus: The passages: texts, dicts, a data frame, a folder of documents, …
             (:func:`~grls.data.inputs.entries.corpus_of`). A data set folder may hold the queries as well.
         queries: Queries to learn from (:func:`~grls.data.inputs.entries.queries_from`); None: those of the
             data set folder ``corpus``. Without any nothing is trained, and what is kept is the fusion of BM25
@@ -112,7 +112,7 @@ def fit(
         source = None
         if queries is None and gold is None and dev is None and test is None:
             source = existing_path(corpus, "corpus")
-        if source is not None and source.is_dir():
+        if source is not None and (source.is_dir() or holds_documents(source)):
             data = read_data(str(source), chosen)
         else:
             passages = corpus_of(corpus)

@@ -1,7 +1,7 @@
 """Documents as passages: text, Markdown, HTML, PDF and DOCX files, cut by their headings and sentences.
 
-Every kind of file becomes one :class:`Document`: its plain text, and where in it headings, links and the lines
-of the file stand. Markdown (by markdown-it) and DOCX (by mammoth) are read as the HTML that they stand for. A
+Every kind of file becomes one :class:`Document`: its plain text, and where in it headings, links and lines of
+the file stand. Markdown (by markdown-it) and DOCX (by mammoth) are read as the HTML that they stand for. A
 passage lies within one section. It ends with a paragraph where that has room, else with a sentence, a line or
 a word. What cannot be read is told, with the reason, and nothing else is left out.
 """
@@ -13,11 +13,12 @@ import os
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from posixpath import dirname, join, normpath
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -52,7 +53,7 @@ _INDEXES = ("index.html", "index.htm", "index.md", "README.md")
 _ENDINGS = (".md", ".html", ".htm", "/index.html", "/index.md")
 
 
-class Link(NamedTuple):
+class WrittenLink(NamedTuple):
     """A link out of a document: where in its text, and its target as written."""
 
     at: int
@@ -84,8 +85,8 @@ class Document(NamedTuple):
     text: str
     headings: Sequence[Heading] = ()
     titled: Heading | None = None
-    links: Sequence[Link] = ()
-    anchors: dict[str, int] = {}
+    links: Sequence[WrittenLink] = ()
+    anchors: Mapping[str, int] = MappingProxyType({})
     places: Sequence[tuple[int, int]] = ()
     unit: str = "line"
 
@@ -167,7 +168,7 @@ _SHOWN = 10  # unread files of one reason that a table names
 _SCAN = " (a scan? recognise it first, such as by ocrmypdf)"
 
 
-def files_of(source: Path) -> list[Path]:
+def document_files(source: Path) -> list[Path]:
     """The files of a folder in the order of their names, but hidden ones."""
     files = (file for file in source.rglob("*") if file.is_file())
     return sorted(f for f in files if not any(part[0] == "." for part in f.relative_to(source).parts))
@@ -414,7 +415,7 @@ def _read_docx(file: Path, name: str) -> Document:
     return html_document(name, page.value)._replace(places=())
 
 
-_EXTRA = "needs an extra: pip install 'grls[documents]'"
+_EXTRA = "needs an extra: `pip install 'grls[documents]'`"
 
 
 class _Page(HTMLParser):
@@ -433,7 +434,7 @@ class _Page(HTMLParser):
         self._titles: list[str] = []
         self._heading: tuple[int, int, int] | None = None  # level; where it begins in the text, in its parts
         self._headings: list[Heading] = []
-        self._links: list[Link] = []
+        self._links: list[WrittenLink] = []
         self._anchors: dict[str, int] = {}
         self._places: list[tuple[int, int]] = []
         self._slugs: Counter[str] = Counter()
@@ -456,7 +457,7 @@ class _Page(HTMLParser):
             if anchor:
                 self._anchors.setdefault(slug(anchor), self._size)
         if tag == "a" and values.get("href"):
-            self._links.append(Link(self._size, values["href"]))
+            self._links.append(WrittenLink(self._size, values["href"]))
         elif tag == "title":
             self._in_title = True
         elif re.fullmatch("h[1-6]", tag):
@@ -512,7 +513,7 @@ class _Page(HTMLParser):
             for link in _WIKI.finditer(data):
                 self._words(data[end : link.start()])
                 if not link[1]:
-                    self._links.append(Link(self._size, link[2].strip(), True))
+                    self._links.append(WrittenLink(self._size, link[2].strip(), True))
                 self._words(link[3] or link[2])
                 end = link.end()
             self._words(data[end:])

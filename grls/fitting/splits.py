@@ -41,6 +41,7 @@ from grls.data.dataset import (
     told_unknown,
     write_dataset,
 )
+from grls.data.inputs.entries import documents, holds_documents
 from grls.data.inputs.gold import WITHOUT_QRELS, refuse_without_gold
 from grls.data.language import guess
 from grls.data.sentences import sentences
@@ -168,12 +169,15 @@ class SplitData:
 
 
 def read_data(data: str, options: FitOptions) -> SplitData:
-    """Read a data set, refuse whatever is wrong with it before any work is done, and divide it.
+    """Read a data set or documents, refuse whatever is wrong before any work is done, and divide it.
 
     Queries and judgements may be missing. Without any qrels the evidence of the queries is their gold, as of
     the split to learn from, and every query needs it. Queries that no qrels name take no part.
     """
-    corpus, folder = Corpus.read(data), Path(data)
+    folder = Path(data)
+    if holds_documents(data):
+        return divided(data, documents(data), [], {}, options.seed)
+    corpus = Corpus.read(data)
     faults = check_data(data, corpus) if folder.is_dir() else []
     if faults := [fault for fault in faults if not fault.told]:
         text = f"{counted(len(faults), 'fault')} in queries and qrels; correct them, then call again."

@@ -14,6 +14,7 @@ from fixture_types import Capsys
 
 import grls
 from grls.api.training_data import given_splits
+from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import evidence_qrels, read_queries, read_split
 from grls.errors import ConfigError, DataError, MismatchError
@@ -174,3 +175,21 @@ def test_a_folder_without_qrels_has_its_evidence_as_gold(tmp_path: Path) -> None
     assert train.qrels == evidence_qrels(read_queries(data))
     with pytest.raises(DataError, match="have `evidence`: write qrels of it with `grls prepare beir"):
         given_splits(str(data), Corpus.read(data), None, "train", None)
+
+
+def test_a_folder_of_documents_is_a_corpus(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """From the shell as from Python."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "otter.md").write_text("# Otter\nAn otter eats [fish](fish.md).\n\n## Den\nA holt is its den.")
+    (docs / "fish.md").write_text("# Fish\nFish live in rivers and in the sea.")
+    (docs / "empty.txt").touch()
+    result = grls.fit(docs, output=tmp_path / "a", biencoder=None, generator=None)
+    (hit,) = result.retriever.search("what is a holt?", k=1)
+    assert hit.metadata == {"file": "otter.md", "line": 4, "heading": "Den"}
+    options = ["--biencoder", "none", "--generator", "none"]
+    assert main(["fit", str(docs), "--output", str(tmp_path / "b"), *options]) == 0
+    assert "empty.txt  no text" in caplog.text
+    assert (tmp_path / "b" / "data" / "corpus.jsonl").read_bytes() == (
+        tmp_path / "a" / "data" / "corpus.jsonl"
+    ).read_bytes()

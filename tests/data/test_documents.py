@@ -35,9 +35,7 @@ def pdf(*pages: str) -> bytes:
     objects = ["<</Type/Catalog/Pages 2 0 R>>", f"<</Type/Pages/Kids[{kids}]/Count {len(pages)}>>"]
     font = "/Resources<</Font<</F<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>>>"
     for n, text in enumerate(pages):
-        objects.append(
-            f"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]{font}/Contents {4 + 2 * n} 0 R>>"
-        )
+        objects.append(f"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]{font}/Contents {4 + 2 * n} 0 R>>")
         stream = f"BT /F 12 Tf 50 700 Td ({text}) Tj ET" if text else ""
         objects.append(f"<</Length {len(stream)}>>stream\n{stream}\nendstream")
     written, places = b"%PDF-1.4\n", []
@@ -45,7 +43,8 @@ def pdf(*pages: str) -> bytes:
         places.append(len(written))
         written += f"{number} 0 obj{content}endobj\n".encode()
     table = "".join(f"{place:010} 00000 n \n" for place in places)
-    end = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}trailer<</Size {len(objects) + 1}/Root 1 0 R>>\n"
+    count = len(objects) + 1
+    end = f"xref\n0 {count}\n0000000000 65535 f \n{table}trailer<</Size {count}/Root 1 0 R>>\n"
     return written + f"{end}startxref\n{len(written)}\n%%EOF".encode()
 
 
@@ -148,9 +147,8 @@ def test_a_passage_of_a_pdf_names_its_page(tmp_path: Path) -> None:
 
 
 def test_passages_end_with_paragraphs_sentences_lines_or_words(tmp_path: Path) -> None:
-    text = (
-        "One two three.\n\nFour five six. Seven eight nine. Ten.\n\n"
-        "a b c d e\nf g h i\n\n" + " ".join(f"w{n}" for n in range(11))
+    text = "One two three.\n\nFour five six. Seven eight nine. Ten.\n\na b c d e\nf g h i\n\n" + " ".join(
+        f"w{n}" for n in range(11)
     )
     cut = [passage.text for passage in documents(folder(tmp_path, a_txt=text), words=6)]
     assert cut == [
@@ -185,7 +183,8 @@ def test_links_between_files_are_kept(tmp_path: Path, caplog: pytest.LogCaptureF
         "[the web](https://x.org/y.md). `[[Dens]]` ![[Fish]]",
         fish_md="Food of [otters](/otter.md 'a page') and [herons](<big birds.md>), [gone](gone.md).",
         animals__dens_md="# Burrows\nWhere animals live.\n## What's a holt?\nThe den of an "
-        "[otter](../otter) and [[fish|food]]; [below](#setts), [all](.), [out](../../x.md).\n## Setts\nOf badgers.\n",
+        "[otter](../otter) and [[fish|food]]; [below](#setts), [all](.), [out](../../x.md).\n## Setts\n"
+        "Of badgers.\n",
         animals__index_html="<p>All: <a href='dens.md#setts'>setts</a> <!-- <a href='../fish.md'>no</a> -->",
         copy_md="Food of [otters](/otter.md 'a page') and [herons](<big birds.md>), [gone](gone.md).",
     )
@@ -300,4 +299,4 @@ def test_an_extra_that_is_missing_is_named(
         monkeypatch.setitem(__import__("sys").modules, name, None)
     with caplog.at_level(logging.WARNING):
         documents(folder(tmp_path, a_txt="x", b_pdf=pdf("x"), c_docx=docx(tmp_path)))
-    assert caplog.text.count("needs an extra: pip install 'grls[documents]'") == 2
+    assert caplog.text.count("needs an extra: `pip install 'grls[documents]'`") == 2

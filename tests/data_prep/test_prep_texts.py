@@ -99,7 +99,9 @@ def test_all_files_are_passages_and_what_is_left_out_is_told(
 def test_an_empty_corpus_has_a_remedy(tmp_path: Path) -> None:
     raw = write(tmp_path / "raw")
     raises(DataError, "21 more.*fewer than 200 words", prepare, raw, tmp_path / "out", least_words=200)
-    raises(DataError, r"no file matches '\*.md': give another --pattern", prepare, raw, tmp_path / "out", "*.md")
+    raises(
+        DataError, r"no file matches '\*.md': give another --pattern", prepare, raw, tmp_path / "out", "*.md"
+    )
     (tmp_path / "none").mkdir()
     raises(DataError, "there is no file here", prepare, tmp_path / "none", tmp_path / "out")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import query_of, read_queries
-from grls.data.documents import Documents, document_of, files_of, passages_of, read_documents
+from grls.data.documents import READERS, Documents, document_files, document_of, passages_of, read_documents
 from grls.data.inputs.tables import (
     CORPUS_FORM,
     QUERY_FORM,
@@ -186,24 +186,26 @@ _OWN = ("corpus.jsonl", "queries.jsonl", "qrels", "grls.json")
 
 
 def holds_documents(source: Any) -> bool:
-    """Whether it is a folder of documents, or a list of ``Path``."""
+    """Whether it is a folder of documents, one, or a list of ``Path``."""
     if isinstance(source, list | tuple) and source and all(isinstance(each, Path) for each in source):
         return True
     path = existing_path(source, "documents")
-    return path is not None and path.is_dir() and not any((path / name).exists() for name in _OWN)
+    if path is None or path.is_file():
+        return path is not None and path.suffix.lower() in READERS.keys() - {""}
+    return path.is_dir() and not any((path / name).exists() for name in _OWN)
 
 
 @checked
 def documents(source: Any, *, words: Count = 100) -> Corpus:
     """A corpus of the passages of documents: text, Markdown, HTML, and with an extra PDF and DOCX.
 
-    A passage lies within one section, under its heading, and ends with a paragraph or a sentence where it can.
+    A passage lies within one section, under its heading, and ends with a paragraph or sentence where it can.
     Its title is that of its document. Its metadata name its ``file``, its ``line`` there (of a PDF its
     ``page``), its ``heading``, and as ``links`` the passages that its text links to. What could not be read
     is logged as a warning, with reasons.
 
     Args:
-        source: A folder, a file, a list of ``Path``, or whole texts in one of the forms of
+        source: A folder, a file, a list of ``Path`` of some, or whole texts in one of the forms of
             :func:`corpus_of`; a text whose id ends in ``.md`` or ``.html`` is read as such.
         words: Most words of a passage, beside its heading.
 
@@ -211,16 +213,16 @@ def documents(source: Any, *, words: Count = 100) -> Corpus:
         DataError: There is no file, or none that gives a passage (the error says why).
     """
     path = existing_path(source, "documents")
-    several = path is None and holds_documents(source)
     name = "documents" if path is None else str(path)
-    if path is not None or several:
-        files = list(source) if several else files_of(path) if path.is_dir() else [path]
-        root = path if path is not None and path.is_dir() else None
-        if lacking := [file for file in files if not file.is_file()]:
+    if path is not None or holds_documents(source):
+        given: list[Path] = list(source) if path is None else [path]
+        if lacking := [each for each in given if not each.exists()]:
             raise DataError("no such file or folder.", lacking[0])
+        files = [file for each in given for file in (document_files(each) if each.is_dir() else [each])]
         if not files:
-            raise DataError("there is no file here; expected text, Markdown, HTML, PDF or DOCX files.", path)
-        found = read_documents(files, root or Path(os.path.commonpath([file.absolute().parent for file in files])))
+            raise DataError("there is no file here; expected text, Markdown, HTML, PDF or DOCX files.", name)
+        roots = [each.absolute() if each.is_dir() else each.absolute().parent for each in given]
+        found = read_documents(files, Path(os.path.commonpath(roots)))
     else:
         entries = entries_of(source, replace(CORPUS_FORM, source=name))
         read = [document_of(entry.id, entry.text, str(entry.fields.get("title") or "")) for entry in entries]
