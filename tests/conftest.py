@@ -1,13 +1,11 @@
 """Shared paths and small models."""
 
-import copy
 import gc
 import logging
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 # Before torch is loaded: the models here are too small for two threads, which only wait for each other where
 # the machine is shared.
@@ -118,41 +116,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         seen.add(case)
     first = {f"tests/{name}": number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: next((n for name, n in first.items() if item.nodeid.startswith(name)), 99))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _options_of_a_class_are_read_once() -> Iterator[None]:
-    """For each option jsonargparse reads the source of trainer, model and data and makes their parsers anew,
-    which takes more than half of a tiny training.
-    """
-    from jsonargparse._common import nested_links, parent_parser
-    from jsonargparse._parameter_resolvers import get_signature_parameters
-    from jsonargparse._typehints import ActionTypeHint
-
-    read: dict[Any, list[Any]] = {}
-    parsers: dict[Any, Any] = {}
-    makes: Any = ActionTypeHint.get_class_parser
-
-    def parameters(owner: Any, name: str | None = None, logger: Any = True) -> list[Any]:
-        if (owner, name) not in read:
-            read[owner, name] = get_signature_parameters(owner, name, logger)
-        return [copy.copy(parameter) for parameter in read[owner, name]]
-
-    def parser(owner: Any, sub_add_kwargs: Any = None, skip_args: Any = None) -> Any:
-        if nested_links.get():
-            return makes(owner, sub_add_kwargs, skip_args)
-        above: Any = parent_parser.get()
-        given = sorted((sub_add_kwargs or {}).items())
-        frozen = tuple((name, frozenset(value) if isinstance(value, set) else value) for name, value in given)
-        key = (owner, frozen, frozenset(skip_args or ()), type(above), above.parser_mode)
-        if key not in parsers:
-            parsers[key] = makes(owner, sub_add_kwargs, skip_args)
-        return parsers[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jsonargparse._signatures.get_signature_parameters", parameters)
-        patch.setattr(ActionTypeHint, "get_class_parser", staticmethod(parser))
-        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
