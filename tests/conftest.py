@@ -81,7 +81,7 @@ FIRST = (
 
 
 LONGEST = (
-    "faults/test_faults.py", "test_configs.py", "test_frozen.py", "models/test_foreign_models.py",
+    "faults/test_faults.py", "test_configs.py", "models/test_foreign_models.py",
     "fitting/test_run_fit.py", "cluster/", "serve/test_replicas.py", "train/test_sharded.py",
     "train/generator/", "site/", "wheel/", "train/test_processes.py", "faults/test_determinism.py",
     "benchmarks/", "serve/test_tools.py", "api/test_wrong_calls.py", "decode/", "explain/", "test_cli.py",
