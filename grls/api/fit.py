@@ -30,37 +30,25 @@ class FitResult:
         fitted: The run.
         folder: Its folder; a temporary one goes with this object and its retriever.
         device: Where the retriever is opened.
+
+    Attributes:
+        output: The folder of the run, which opens as the retriever.
+        report: The page that compares the systems.
+        kept: The name of the system that is kept.
+        table: System -> measure, with its split before it (``dev R@5``, ``test nDCG@10``) -> mean.
     """
 
     def __init__(self, fitted: Fitted, folder: str | os.PathLike[str], device: str):
-        self.run = fitted
-        self._folder = folder
-        self._device = device
+        self.run, self._folder, self._device = fitted, folder, device
+        self.output: Path = fitted.output
+        self.report: Path = fitted.report
+        self.kept: str = fitted.kept
+        self.table: Mapping[str, Mapping[str, float]] = fitted.metrics
 
     @cached_property
     def retriever(self) -> Searcher:
         """The retriever that is kept; it opens when it is asked for first."""
         return Searcher.opened(self._folder, Opening(self._device))
-
-    @property
-    def output(self) -> Path:
-        """The folder of the run, which opens as the retriever."""
-        return self.run.output
-
-    @property
-    def report(self) -> Path:
-        """The page that compares the systems."""
-        return self.run.report
-
-    @property
-    def kept(self) -> str:
-        """The name of the system that is kept."""
-        return self.run.kept
-
-    @property
-    def table(self) -> Mapping[str, Mapping[str, float]]:
-        """System -> measure, with its split before it (``dev R@5``, ``test nDCG@10``) -> mean."""
-        return self.run.metrics
 
     def __repr__(self) -> str:
         folder = "" if is_temporary(self.output) else repr(str(self.output))
