@@ -19,7 +19,7 @@ from grls.data.corpus_table import cache_folder
 from grls.data.dataset import Qrels, write_dataset
 from grls.data.inputs.entries import queries_from
 from grls.data.inputs.gold import PASSAGE, QUERY, of_rows
-from grls.data.inputs.tables import CORPUS_FORM, InputEntry, column_of, entry_parts, metadata_of, name_list
+from grls.data.inputs.tables import CORPUS_FORM, column_of, name_list, read_entry
 from grls.errors import ConfigError, DataError, GrlsError
 from grls.io.arguments import short_repr
 
@@ -87,7 +87,6 @@ def _write(folder: Path, name: str, sets: Mapping[str, Any], chosen: str) -> Non
 def _passages(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Passages without ids are numbered."""
     for n, row in enumerate(rows):
-        label = f"row {n}"
-        name, text, fields = entry_parts(None, row, label, CORPUS_FORM)
-        metadata = metadata_of(InputEntry(name or str(n), text, fields, label), CORPUS_FORM)
-        yield {"_id": name or str(n), "title": fields.get("title", ""), "text": text, "metadata": metadata}
+        entry = read_entry(None, row, f"row {n}", CORPUS_FORM)
+        title = "" if entry.own is None else entry.own
+        yield {"_id": entry.id or str(n), "title": title, "text": entry.text, "metadata": entry.metadata}

@@ -22,11 +22,10 @@ from grls.data.inputs.tables import (
     EntryForm,
     InputEntry,
     column_of,
-    entry_parts,
     existing_path,
     id_list,
-    metadata_of,
     name_list,
+    read_entry,
     refuse_dict_of_tables,
     refuse_unnamed_index,
     required_column,
@@ -41,7 +40,8 @@ from grls.io.progress import counted
 log = logging.getLogger(__name__)
 
 
-def entries_of(value: Any, form: EntryForm) -> list[InputEntry]:
+def entries_of(value: Any, form: EntryForm) -> list[tuple[str, str, InputEntry]]:
+    """The entries with their ids, each behind its name for error texts."""
     if isinstance(value, str | bytes):
         raise DataError(
             f"{short_repr(value)} is no file or folder; a list of one text is written [{short_repr(value)}].",
@@ -81,24 +81,25 @@ def entries_of(value: Any, form: EntryForm) -> list[InputEntry]:
         )
     if not pairs:
         raise DataError(f"there is no {form.noun}; expected at least one.", form.source)
-    parts = [entry_parts(key, content, f"{form.noun} {n}", form) for n, (key, content) in enumerate(pairs)]
-    without = [n for n, (name, _, _) in enumerate(parts) if name is None]
-    if without and len(without) < len(parts):
+    read = [read_entry(key, content, f"{form.noun} {n}", form) for n, (key, content) in enumerate(pairs)]
+    without = [n for n, entry in enumerate(read) if entry.id is None]
+    if without and len(without) < len(read):
         raise DataError(
             f"{form.noun} {without[0]} has no id, and others have one (looked for {name_list(form.ids)}); "
             "give every one an id, or none.",
             form.source,
         )
-    entries: dict[str, InputEntry] = {}
-    for n, (name, text, fields) in enumerate(parts):
-        entry = InputEntry(name or str(n), text, fields, f"{form.noun} {n} ({name or str(n)!r})")
-        if entry.id in entries:
+    entries: dict[str, tuple[str, str, InputEntry]] = {}
+    for n, entry in enumerate(read):
+        name = entry.id or str(n)
+        label = f"{form.noun} {n} ({name!r})"
+        if name in entries:
             raise DataError(
-                f"{entry.label}: its id is that of {entries[entry.id].label} already; every {form.noun} "
-                "needs a different id.",
+                f"{label}: its id is that of {entries[name][0]} already; every {form.noun} needs a different "
+                "id.",
                 form.source,
             )
-        entries[entry.id] = entry
+        entries[name] = label, name, entry
     return list(entries.values())
 
 
@@ -127,17 +128,16 @@ def queries_from(queries: Any) -> list[Query]:
     if path is not None:
         return read_queries(path)
     read = []
-    for entry in entries_of(queries, QUERY_FORM):
+    for label, name, entry in entries_of(queries, QUERY_FORM):
         if not entry.text.strip():
-            raise DataError(f"{entry.label}: its text is empty; give it a text or leave it out.", SOURCE)
-        fields = {name: value for name, value in entry.fields.items() if value or name != "answers"}
-        if isinstance(fields.get("evidence"), set | frozenset):
-            fields["any_order"] = True
-        metadata = metadata_of(entry._replace(fields=fields), QUERY_FORM)
-        evidence = id_list(entry.fields.get("evidence", []), f"{entry.label}, evidence", SOURCE)
-        record = {"_id": entry.id, "text": entry.text, "metadata": metadata, "evidence": evidence}
-        refuse_half_characters(record, f"{SOURCE}: {entry.label}")
-        read.append(query_of(record, f"{SOURCE}: {entry.label}"))
+            raise DataError(f"{label}: its text is empty; give it a text or leave it out.", SOURCE)
+        metadata = {field: value for field, value in entry.metadata.items() if value or field != "answers"}
+        if isinstance(entry.own, set | frozenset):
+            metadata["any_order"] = True
+        evidence = id_list([] if entry.own is None else entry.own, f"{label}, evidence", SOURCE)
+        record = {"_id": name, "text": entry.text, "metadata": metadata, "evidence": evidence}
+        refuse_half_characters(record, f"{SOURCE}: {label}")
+        read.append(query_of(record, f"{SOURCE}: {label}"))
     return read
 
 
@@ -172,12 +172,12 @@ def corpus_of(passages: Any, source: str = "corpus") -> Corpus:
     form = replace(CORPUS_FORM, source=source)
     rows: list[Passage] = []
     metadata: list[dict[str, Any]] = []
-    for entry in entries_of(passages, form):
-        title = entry.fields.get("title", "")
+    for label, name, entry in entries_of(passages, form):
+        title = "" if entry.own is None else entry.own
         if not entry.text.strip() and not (isinstance(title, str) and title.strip()):
-            raise DataError(f"{entry.label}: its text is empty; give it a text or leave it out.", source)
-        rows.append(Passage(entry.id, entry.text, title))
-        metadata.append(metadata_of(entry, form))
+            raise DataError(f"{label}: its text is empty; give it a text or leave it out.", source)
+        rows.append(Passage(name, entry.text, title))
+        metadata.append(entry.metadata)
     return Corpus.from_passages(rows, source, metadata)
 
 

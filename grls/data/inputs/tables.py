@@ -182,12 +182,12 @@ class EntryForm:
 
 
 class InputEntry(NamedTuple):
-    """One passage or query; ``fields`` are its others, without missing values; errors call it ``label``."""
+    """One passage or query; ``own`` is its title or evidence (None: missing), ``metadata`` the rest."""
 
-    id: str
+    id: str | None
     text: str
-    fields: dict[str, Any]
-    label: str
+    own: Any
+    metadata: dict[str, Any]
 
 
 QUERY_FORM = EntryForm(
@@ -203,11 +203,14 @@ CORPUS_FORM = EntryForm(
 )
 
 
-def entry_parts(
-    key: Any, content: Any, label: str, form: EntryForm
-) -> tuple[str | None, str, dict[str, Any]]:
+def read_entry(key: Any, content: Any, label: str, form: EntryForm) -> InputEntry:
+    """An entry from what Python or a line holds: a text or an object, and its key in a dict.
+
+    Its metadata are the object (or JSON text) ``metadata`` and all further fields, without missing values.
+    """
     if isinstance(content, str):
-        return None if key is None else id_text(key, label, form.source), str.__str__(content), {}
+        name = None if key is None else id_text(key, label, form.source)
+        return InputEntry(name, str.__str__(content), None, {})
     fields: Any = content._asdict() if isinstance(content, form.type) else content
     if not isinstance(fields, Mapping):
         raise DataError(
@@ -229,37 +232,31 @@ def entry_parts(
     names = [id_text(name, label, form.source) for name in (key, named) if name is not None]
     if len(set(names)) > 1:
         raise DataError(f"{label}: its key in the dict is {names[0]!r}, its id is {names[1]!r}.", form.source)
-    present = {name: value for name, value in fields.items() if value is not None}
-    return (names[0] if names else None), text, present
-
-
-def metadata_of(entry: InputEntry, form: EntryForm) -> dict[str, Any]:
-    """The object (or JSON text) ``metadata``, and all further fields."""
-    if not entry.fields:
-        return {}
-    fields = {name: value for name, value in entry.fields.items() if name != form.own}
-    metadata = fields.pop("metadata", {})
+    fields = {name: value for name, value in fields.items() if value is not None}
+    own, metadata = fields.pop(form.own, None), fields.pop("metadata", {})
     if isinstance(metadata, str):
         with suppress(ValueError, RecursionError):
             metadata = json.loads(metadata)
     if not isinstance(metadata, dict):
-        got = short_repr(entry.fields["metadata"])
-        raise DataError(f"{entry.label}: expected metadata to be an object, got {got}.", form.source)
+        raise DataError(
+            f"{label}: expected metadata to be an object, got {short_repr(metadata)}.", form.source
+        )
     twice = [name for name in metadata.keys() & fields.keys() if metadata[name] != fields[name]]
     if twice:
         raise DataError(
-            f"{entry.label}: {min(twice)!r} is a field, and a key of metadata with another value; keep one.",
+            f"{label}: {min(twice)!r} is a field, and a key of metadata with another value; keep one.",
             form.source,
         )
+    metadata = {**metadata, **fields}
     try:
-        json.dumps({**metadata, **fields}, allow_nan=False)
+        json.dumps(metadata, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise DataError(
-            f"{entry.label}: expected metadata that JSON can hold ({error}); convert the value or leave the "
+            f"{label}: expected metadata that JSON can hold ({error}); convert the value or leave the "
             "column out.",
             form.source,
         ) from None
-    return {**metadata, **fields}
+    return InputEntry(names[0] if names else None, text, own, metadata)
 
 
 def in_layout(record: dict[str, Any], form: EntryForm, file: str | Path, line: int | None) -> dict[str, Any]:
@@ -268,10 +265,9 @@ def in_layout(record: dict[str, Any], form: EntryForm, file: str | Path, line: i
     if usual and record.keys() <= {"_id", "text", "metadata", form.own}:
         return record
     try:
-        name, text, fields = entry_parts(None, record, form.noun, form)
-        if name is None:
-            return record
-        metadata = metadata_of(InputEntry(name, text, fields, form.noun), form)
+        entry = read_entry(None, record, form.noun, form)
     except DataError as error:
         raise DataError(error.text.removeprefix(f"{form.source}: "), file, line) from None
-    return {"_id": name, "text": text, form.own: fields.get(form.own), "metadata": metadata}
+    if entry.id is None:
+        return record
+    return {"_id": entry.id, "text": entry.text, form.own: entry.own, "metadata": entry.metadata}
