@@ -49,27 +49,25 @@ def check(
     if index is not None:
         from grls.retrieve.folder_check import check_folder, format_folder_check
 
-        checked = check_folder(index)
-        print(format_folder_check(checked))
+        folder = check_folder(index)
+        print(format_folder_check(folder))
         if output is not None:
-            parts = [part._asdict() | {"file": str(part.file)} for part in checked.parts]
-            write_json(output, {"folder": str(checked.folder), "parts": parts})
-        if checked.faults:
+            parts = [part._asdict() | {"file": str(part.file)} for part in folder.parts]
+            write_json(output, {"folder": str(folder.folder), "parts": parts})
+        if folder.faults:
             raise MismatchError(
-                f"{index}: {len(checked.faults)} of {len(checked.parts)} checks are broken, see above."
+                f"{index}: {len(folder.faults)} of {len(folder.parts)} checks are broken, see above."
             )
         return
     from grls.data.codec import Codec, Limits
     from grls.data.corpus import Corpus
     from grls.data.dataset import (
+        DataCheck,
         check_corpus,
         check_data,
-        checked_files,
-        count_gold,
         format_check,
-        format_checked,
+        format_data_check,
         format_faults,
-        format_gold,
         passage_queries,
         read_split,
     )
@@ -80,22 +78,19 @@ def check(
     passages = Corpus.read(data)
     report = check_corpus(passages, codec, max_passage_tokens, examples)
     print(format_check(report))
-    is_folder = Path(data).is_dir()
-    faults = check_data(data, passages) if is_folder else []
-    files = checked_files(data, faults) if is_folder else []
-    gold = count_gold(data) if is_folder else None
-    if is_folder:
-        print(format_checked(data, files))
-    if gold is not None:
-        print(format_gold(data, gold))
-    if is_folder and not faults:
-        for split in sorted((Path(data) / "qrels").glob("*.tsv")):
-            passage_queries(*read_split(data, split.stem), passages)  # tells of queries that are passages
+    checked = DataCheck([], [], None)
+    if Path(data).is_dir():
+        checked = check_data(data, passages)
+        print(format_data_check(data, checked))
+        if not checked.faults:
+            for split in sorted((Path(data) / "qrels").glob("*.tsv")):
+                passage_queries(*read_split(data, split.stem), passages)  # tells of queries that are passages
+    faults = checked.faults
     if output is not None:
         results: dict[str, Any] = {"findings": [f._asdict() for f in report.findings]}
         results["faults"] = [f._asdict() | {"file": str(f.file)} for f in faults]
-        results["checked"] = [f._asdict() | {"file": str(f.file)} for f in files]
-        results["gold"] = None if gold is None else gold._asdict()
+        results["checked"] = [f._asdict() | {"file": str(f.file)} for f in checked.files]
+        results["gold"] = None if checked.gold is None else checked.gold._asdict()
         write_json(output, report._asdict() | results)
     if faults:
         print(format_faults(sorted(faults, key=lambda fault: fault.told)))

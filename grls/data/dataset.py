@@ -518,59 +518,6 @@ def format_check(report: CorpusCheck) -> str:
     return visible("\n".join(lines))
 
 
-def check_data(folder: str | Path, corpus: Corpus) -> list[DataFault]:
-    """All faults in the queries, evidence and qrels of a data set, in the order of the files.
-
-    Reading a data set stops at the first fault, and finds some faults only after a model is loaded. The
-    corpus itself: :func:`check_corpus`.
-    """
-    file = Path(folder) / "queries.jsonl"
-    splits = sorted((Path(folder) / "qrels").glob("*.tsv"))
-    if not file.is_file():
-        return [
-            DataFault(split, None, "there is no queries.jsonl whose queries it judges") for split in splits
-        ]
-    faults: list[DataFault] = []
-    lines: dict[str, int] = {}
-    queries: list[Query] = []
-    for line, query in _queries(file, faults):
-        if query.id in lines:
-            faults.append(
-                DataFault(file, line, f"the query id {query.id!r} is in line {lines[query.id]} already")
-            )
-        lines.setdefault(query.id, line)
-        queries.append(query)
-    evidence = [(lines[query.id], passage) for query in queries for passage in query.evidence]
-    faults += _unknown(file, evidence, corpus, "evidence")
-    for split in splits:
-        try:
-            qrels = read_qrels(split)
-        except DataError as error:
-            faults.append(_as_fault(error, split))
-            continue
-        if not qrels:
-            faults.append(DataFault(split, None, "the split judges no query"))
-            continue
-        faults += [
-            DataFault(split, None, f"query {name!r} has no passage graded above 0")
-            for name, grades in qrels.items()
-            if not relevant(grades)
-        ]
-        judged = [
-            (line, fields[0], fields[1])
-            for line, text in text_lines(split)
-            if len(fields := text.split("\t")) == 3 and (line > 1 or fields[0] != QRELS_HEADER[0])
-        ]
-        if unknown := [(line, query) for line, query, _ in judged if query not in lines]:
-            told = len(unknown) < len(judged)
-            faults += [
-                DataFault(split, line, f"the query id {query!r} is in no line of queries.jsonl", told)
-                for line, query in unknown
-            ]
-        faults += _unknown(split, [(line, passage) for line, _, passage in judged], corpus, "judged")
-    return faults
-
-
 class CheckedFile(NamedTuple):
     """A checked file: the numbers of its entries (queries or judgements), of faults, and of unknown ids."""
 
@@ -579,21 +526,6 @@ class CheckedFile(NamedTuple):
     kind: str
     faults: int
     unknown: int
-
-
-def checked_files(folder: str | Path, faults: list[DataFault]) -> list[CheckedFile]:
-    """The files that :func:`check_data` read, with the number of ``faults`` in each."""
-    queries = Path(folder) / "queries.jsonl"
-    kinds = {queries: "query"} if queries.is_file() else {}
-    kinds |= dict.fromkeys(sorted((Path(folder) / "qrels").glob("*.tsv")), "judgement")
-    checked = []
-    for file, kind in kinds.items():
-        with file.open("rb") as lines:
-            filled = (line for line in lines if line.strip())
-            entries = sum(not line.startswith(QRELS_HEADER[0].encode() + b"\t") for line in filled)
-        told = [fault.told for fault in faults if fault.file == file]
-        checked.append(CheckedFile(file, entries, kind, told.count(False), told.count(True)))
-    return checked
 
 
 class GoldCount(NamedTuple):
@@ -612,41 +544,102 @@ class GoldCount(NamedTuple):
     unused: int
 
 
-def count_gold(folder: str | Path) -> GoldCount | None:
-    """None without readable queries and qrels."""
+class DataCheck(NamedTuple):
+    """The report on queries, evidence and qrels; ``gold`` is None without readable queries and qrels."""
+
+    faults: list[DataFault]
+    files: list[CheckedFile]
+    gold: GoldCount | None
+
+
+def check_data(folder: str | Path, corpus: Corpus) -> DataCheck:
+    """All faults in the queries, evidence and qrels of a data set, in the order of the files.
+
+    Reading a data set stops at the first fault, and finds some faults only after a model is loaded. The
+    corpus itself: :func:`check_corpus`.
+    """
     file = Path(folder) / "queries.jsonl"
-    queries = [query for _, query in _queries(file, [])] if file.is_file() else []
-    try:
-        splits = [read_qrels(split) for split in sorted((Path(folder) / "qrels").glob("*.tsv"))]
-    except DataError:
-        return None
-    if not queries:
-        return None
-    judged = splits or [evidence_qrels(queries)]
-    named = {name for split in judged for name, grades in split.items() if relevant(grades)}
-    without = [query for query in queries if query.id not in named]
-    unused = sum(bool(query.evidence) for query in without)
-    source = "qrels" if splits else "evidence"
-    return GoldCount(source, len(queries) - len(without), len(without), unused)
+    splits = sorted((Path(folder) / "qrels").glob("*.tsv"))
+    faults: list[DataFault] = []
+    lines: dict[str, int] = {}
+    queries: list[Query] = []
+    judged: list[Qrels] = []  # of the splits that can be read
+    if file.is_file():
+        for line, query in _queries(file, faults):
+            if query.id in lines:
+                said = f"the query id {query.id!r} is in line {lines[query.id]} already"
+                faults.append(DataFault(file, line, said))
+            lines.setdefault(query.id, line)
+            queries.append(query)
+        evidence = [(lines[query.id], passage) for query in queries for passage in query.evidence]
+        faults += _unknown(file, evidence, corpus, "evidence")
+    for split in splits:
+        if not file.is_file():
+            faults.append(DataFault(split, None, "there is no queries.jsonl whose queries it judges"))
+            continue
+        try:
+            judged.append(qrels := read_qrels(split))
+        except DataError as error:
+            faults.append(_as_fault(error, split))
+            continue
+        if not qrels:
+            faults.append(DataFault(split, None, "the split judges no query"))
+            continue
+        faults += [
+            DataFault(split, None, f"query {name!r} has no passage graded above 0")
+            for name, grades in qrels.items()
+            if not relevant(grades)
+        ]
+        pairs = [
+            (line, fields[0], fields[1])
+            for line, text in text_lines(split)
+            if len(fields := text.split("\t")) == 3 and (line > 1 or fields[0] != QRELS_HEADER[0])
+        ]
+        unknown = [(line, query) for line, query, _ in pairs if query not in lines]
+        faults += [
+            DataFault(
+                split,
+                line,
+                f"the query id {query!r} is in no line of queries.jsonl",
+                len(unknown) < len(pairs),
+            )
+            for line, query in unknown
+        ]
+        faults += _unknown(split, [(line, passage) for line, _, passage in pairs], corpus, "judged")
+    kinds = {file: "query"} if file.is_file() else {}
+    files = []
+    for path, kind in (kinds | dict.fromkeys(splits, "judgement")).items():
+        with path.open("rb") as stream:
+            filled = (line for line in stream if line.strip())
+            entries = sum(not line.startswith(QRELS_HEADER[0].encode() + b"\t") for line in filled)
+        told = [fault.told for fault in faults if fault.file == path]
+        files.append(CheckedFile(path, entries, kind, told.count(False), told.count(True)))
+    gold = None
+    if queries and len(judged) == len(splits):
+        graded = judged or [evidence_qrels(queries)]
+        named = {name for qrels in graded for name, grades in qrels.items() if relevant(grades)}
+        without = [query for query in queries if query.id not in named]
+        unused, source = sum(bool(query.evidence) for query in without), "qrels" if splits else "evidence"
+        gold = GoldCount(source, len(queries) - len(without), len(without), unused)
+    return DataCheck(faults, files, gold)
 
 
-def format_gold(folder: str | Path, gold: GoldCount) -> str:
-    if not gold.queries and not gold.unused:
-        return visible(f"{folder}: no query has a gold passage, neither in qrels nor as `evidence`")
-    source = "gold is that of qrels" if gold.source == "qrels" else "no qrels, so gold is `evidence`"
-    unused = f" ({gold.unused:,} of them with `evidence`, which does not count beside qrels)"
-    without = f", {gold.without:,} without{unused * bool(gold.unused)}"
-    return visible(f"{folder}: {source}: {counted(gold.queries, 'query')} with a gold passage{without}")
-
-
-def format_checked(folder: str | Path, files: list[CheckedFile]) -> str:
-    """One file a line; a folder without queries and qrels is named as such."""
+def format_data_check(folder: str | Path, check: DataCheck) -> str:
+    """One file a line, then the gold; a folder without queries and qrels is named as such."""
     lines = [
         f"{f.file}: {counted(f.entries, f.kind)} checked, {counted(f.faults, 'fault')}"
         + f", {counted(f.unknown, 'unknown id')} (warned of, not refused)" * bool(f.unknown)
-        for f in files
-    ]
-    return visible("\n".join(lines) or f"{folder}: no queries and no qrels, so only the corpus was checked")
+        for f in check.files
+    ] or [f"{folder}: no queries and no qrels, so only the corpus was checked"]
+    gold = check.gold
+    if gold is not None and not gold.queries and not gold.unused:
+        lines.append(f"{folder}: no query has a gold passage, neither in qrels nor as `evidence`")
+    elif gold is not None:
+        source = "gold is that of qrels" if gold.source == "qrels" else "no qrels, so gold is `evidence`"
+        unused = f" ({gold.unused:,} of them with `evidence`, which does not count beside qrels)"
+        without = f", {gold.without:,} without{unused * bool(gold.unused)}"
+        lines.append(f"{folder}: {source}: {counted(gold.queries, 'query')} with a gold passage{without}")
+    return visible("\n".join(lines))
 
 
 def format_faults(faults: list[DataFault]) -> str:

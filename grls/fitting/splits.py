@@ -178,7 +178,7 @@ def read_data(data: str, options: FitOptions) -> SplitData:
     if holds_documents(data):
         return divided(data, documents(data), [], {}, options.seed)
     corpus = Corpus.read(data)
-    faults = check_data(data, corpus) if folder.is_dir() else []
+    faults = check_data(data, corpus).faults if folder.is_dir() else []
     if faults := [fault for fault in faults if not fault.told]:
         text = f"{counted(len(faults), 'fault')} in queries and qrels; correct them, then call again."
         raise DataError(f"{text}\n{format_faults(faults)}", data)

@@ -72,7 +72,7 @@ def test_a_split_without_a_query_is_not_written(tmp_path, capsys):
     common.finish(tmp_path / "out", _data(train=[_query("q", "a")], dev=[]))
     assert "no query in          dev: not written" in capsys.readouterr().out
     assert [file.name for file in (tmp_path / "out" / "qrels").iterdir()] == ["train.tsv"]
-    assert check_data(tmp_path / "out", Corpus.read(tmp_path / "out")) == []
+    assert check_data(tmp_path / "out", Corpus.read(tmp_path / "out")).faults == []
 
 
 def test_evidence_that_is_no_passage_is_named():
