@@ -25,7 +25,6 @@ def fuse_runs(
     length: Literal["mean", "min", "max"] | int = "mean",
     data: str | None = None,
     split: str | None = None,
-    missing: Literal["refuse", "empty"] = "refuse",
     tune: TuneRuns = UNTUNED,
     name: str | None = None,
 ) -> None:
@@ -46,8 +45,6 @@ def fuse_runs(
         data: Data set folder; null takes it from the manifests.
         split: Split of the queries of the runs; null: from their manifests. Queries that a run lacks count
             as answered with nothing, and a warning names them.
-        missing: What to do if the asked queries are unknown and the runs answer different ones: refuse them,
-            or treat the missing rankings as empty.
         tune: Runs to tune the weights on.
         name: Name of the run in reports; null: a name from the method and the members.
     """
@@ -77,7 +74,7 @@ def fuse_runs(
     members = load_runs(runs)
     queries = find_asked(members, data, split)
     refuse_to_replace(output, [*runs, *(tune.runs or [])], queries)
-    members = complete_runs(members, None if queries is None else queries.ids, missing)
+    members = complete_runs(members, None if queries is None else queries.ids)
     tuned: dict[str, object] = {}
     if tune.runs is not None:
         dev = DevRuns.load(tune.runs, members, queries, tune.split)
@@ -130,7 +127,7 @@ def fuse_cut(
     queries = find_asked(members, data, split)
     refuse_to_replace(output, [run, tune], queries)
     dev = DevRuns.load([tune], members, queries, tune_split)
-    (member,) = complete_runs(members, None if queries is None else queries.ids, "refuse")
+    (member,) = complete_runs(members, None if queries is None else queries.ids)
     cut, mean, fitted, known = cut_run(member, dev, name)
     print(
         f"{mean:.1f} passages a query; set F1 {100 * fitted:.1f} on {dev.split}, which it was fitted to, "

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
@@ -25,9 +25,6 @@ from grls.runs.run import Run, first_ids, shared_limit
 from grls.runs.trec import refuse_unknown
 
 log = logging.getLogger(__name__)
-
-
-Missing = Literal["refuse", "empty"]
 
 
 def load_runs(paths: Sequence[str]) -> list[Run]:
@@ -117,21 +114,20 @@ def judged_queries(
     return [run.without_own(own) for run in runs], queries, qrels
 
 
-def complete_runs(runs: Sequence[Run], queries: Sequence[str] | None, missing: Missing) -> list[Run]:
+def complete_runs(runs: Sequence[Run], queries: Sequence[str] | None) -> list[Run]:
     """Every run with results for the same queries, in the same order.
 
     ``queries`` are the ids, where they are known; a query that a run lacks is then scored as empty, with a
-    warning. None: the queries that the runs answer; ``missing`` says what to do where these differ.
+    warning. None: the queries that the runs answer, which must be the same.
     """
     if queries is None:
         for second in runs[1:]:
-            if missing == "refuse" and (difference := runs[0].unlike(second)):
+            if difference := runs[0].unlike(second):
                 raise MismatchError(
                     f"{runs[0].path} and {second.path} do not answer the same queries: {difference}. Say "
-                    f"which queries were asked ({Option('data', 'DIR')} {Option('split', 'S')}), or "
-                    f"{Option('missing', 'empty')} to take what a run lacks as no hits."
+                    f"which queries were asked: {Option('data', 'DIR')} {Option('split', 'S')}."
                 )
-        queries = list(dict.fromkeys(query for run in runs for query in run.rankings))
+        queries = list(runs[0].rankings)
     complete = []
     for run in runs:
         unknown = run.rankings.keys() - set(queries)
@@ -282,7 +278,7 @@ class DevRuns:
         gold = {query.id: gold_passages(query, qrels) for query in dev.queries}
         own = passage_queries(dev.queries, qrels, query_set.corpus)
         runs = [run.without_own(own) for run in runs]
-        return cls(complete_runs(runs, list(gold), "refuse"), gold, dev.split, len(query_set.corpus))
+        return cls(complete_runs(runs, list(gold)), gold, dev.split, len(query_set.corpus))
 
     def refuse_shared_queries(self, run: Run) -> None:
         shared = self.gold.keys() & run.rankings.keys()
