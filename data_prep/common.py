@@ -273,9 +273,9 @@ def _token_counter(folder: Path | None) -> tuple[Callable[[str], int], str]:
     if folder is None:
         return (lambda text: len(text.split())), "whitespace tokens"
     # Imported here, because the import takes seconds and most preparations do not need it.
-    from grls.models.load.opening import open_tokenizer, opening
+    from grls.models.load.opening import open_tokenizer, opening_errors
 
-    with opening("a tokenizer", folder, "Expected a folder with a Hugging Face tokenizer."):
+    with opening_errors("a tokenizer", folder, "Expected a folder with a Hugging Face tokenizer."):
         tokenizer = open_tokenizer(folder, local_files_only=True)
     return (lambda text: len(tokenizer.tokenize(text))), f"tokens of {Path(folder).name}"
 

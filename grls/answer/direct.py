@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from grls.answer.dialogue import Dialogue, few_shot
-from grls.answer.opening import FinishedRun
 from grls.answer.prompts import ANSWER, CLOSED_TASK, OPEN_TASK, asked_directly, direct_examples
+from grls.answer.retrievers import FinishedRun
 from grls.answer.writer import TextWriter
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query

@@ -14,9 +14,7 @@ from grls.data.inputs.tables import existing_path
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.arguments import short_repr
 from grls.io.files import TemporaryFolder, sha256
-
-DATA = "data"
-"""The folder of the data set in the output of a training."""
+from grls.retrieve.spec import DATA
 
 
 def training_data(corpus: Any, queries: Any, gold: Any, dev: Any) -> tuple[Corpus, dict[str, Gold]]:

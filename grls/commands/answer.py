@@ -72,7 +72,7 @@ def answer_direct(
         options: See :class:`QuestionOptions`.
     """
     from grls.answer.direct import DirectReader
-    from grls.answer.opening import FinishedRun, description_of, open_for_reading, retrieval_settings
+    from grls.answer.retrievers import FinishedRun, description_of, open_for_reading, retrieval_settings
     from grls.answer.writer import Questions
     from grls.io.files import sha256
     from grls.retrieve.base import Retriever
@@ -169,7 +169,7 @@ def answer_dsp(
     if dsp.calls.endpoint is not None and model.startswith(API):
         raise ConfigError("an endpoint has models of its own: give --model the name it has there, no `api:`.")
     from grls.answer.dsp import answering  # imported late: DSPy is an extra
-    from grls.answer.opening import open_for_reading
+    from grls.answer.retrievers import open_for_reading
     from grls.answer.writer import Questions
 
     questions = Questions.read(asked.data, asked.split, asked.limit, asked.output)
@@ -203,7 +203,7 @@ def answer_follow_up(
         options: See :class:`QuestionOptions`.
     """
     from grls.answer.iterative import IterativeReader
-    from grls.answer.opening import open_for_reading, retrieval_settings
+    from grls.answer.retrievers import open_for_reading, retrieval_settings
     from grls.answer.writer import Questions
 
     asked = QuestionOptions(**options)

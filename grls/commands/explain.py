@@ -70,7 +70,7 @@ def explain(
         limit: For `all`: number of first queries to explain; null: all.
     """
     from grls.api.explaining import explain_query, find_query
-    from grls.commands.opening import bm25_over
+    from grls.commands.retrievers import bm25_over
     from grls.data.dataset import read_queries
     from grls.explain.explain import Explanation, explainable
     from grls.explain.page import write_explanations

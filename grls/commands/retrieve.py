@@ -70,7 +70,7 @@ class RetrieveOptions:
     precision: Precision = "float32"
 
     def opened(self) -> RetrieverRun:
-        from grls.commands.opening import bm25_over, refuse_other_corpus, tell_unlike_training
+        from grls.commands.retrievers import bm25_over, refuse_other_corpus, tell_unlike_training
         from grls.retrieve.hops.retriever import hop_by_hop
         from grls.retrieve.judge import refuse_words
 

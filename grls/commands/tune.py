@@ -39,7 +39,7 @@ def tune(
         hops: How retrieval goes hop by hop; written into the folder, too. A single step leaves hops that the
             folder stores as they are, untuned.
     """
-    from grls.commands.opening import refuse_other_corpus, tell_unlike_training
+    from grls.commands.retrievers import refuse_other_corpus, tell_unlike_training
     from grls.retrieve.base import untuned_fingerprint
     from grls.retrieve.registry import Opening, load_retriever
     from grls.retrieve.spec import recorded

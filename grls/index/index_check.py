@@ -14,7 +14,7 @@ from grls.index.array import first_tokens, node_arrays
 from grls.index.base import Segment
 from grls.index.files import REBUILD
 from grls.index.rows import Array, Ints, Rows, shared_prefixes, stored_lengths
-from grls.index.storage import MANIFEST, load_index
+from grls.index.storage import INDEX_MANIFEST, load_index
 
 _AT_ONCE = 1 << 20
 
@@ -51,7 +51,7 @@ def check_index(folder: str | Path) -> list[PartCheck]:
     opened: list[Segment] = []
     shared: list[Ints] = []
     load = partial(load_index, path, verify=True)
-    checks = [attempt("files, checksums and sizes", path / MANIFEST, lambda: opened.append(load()))]
+    checks = [attempt("files, checksums and sizes", path / INDEX_MANIFEST, lambda: opened.append(load()))]
     for index in opened:
         rows, in_order = index.rows, partial(_check_order, index.rows, path, shared)
         each = partial(_check_members, rows, path)

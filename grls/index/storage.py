@@ -32,7 +32,7 @@ from grls.io.recipes import VARIABLE, load_plugins
 from grls.io.seal import chosen_verify, seal
 
 FORMAT = 3
-MANIFEST = "index.json"
+INDEX_MANIFEST = "index.json"
 FORMS = ("whole", "prefixes")
 
 
@@ -70,7 +70,7 @@ def save_runs(
 
     ``runs`` gets a folder for scratch files; ``release``: see :func:`grls.index.external_sort.merge_runs`.
     """
-    with atomic_folder(folder, MANIFEST) as new:
+    with atomic_folder(folder, INDEX_MANIFEST) as new:
         with tempfile.TemporaryDirectory(prefix="scratch-", dir=new) as scratch:
             sizes = merge_runs(runs(Path(scratch)), new, Path(scratch), memory, form, release)
         _write_manifest(new, ArrayIndex.backend, sizes, end, form, "", "")
@@ -84,7 +84,7 @@ def save_index(index: Segment, folder: str | Path, tokenizer: str = "", corpus: 
     Raises:
         WriteError: The disk is full or the folder cannot be written.
     """
-    with atomic_folder(folder, MANIFEST) as new:
+    with atomic_folder(folder, INDEX_MANIFEST) as new:
         write_index(index, new, tokenizer, corpus)
 
 
@@ -133,7 +133,7 @@ def _write_manifest(
         "tokenizer": tokenizer,
         "corpus": corpus,
     }
-    seal(folder / MANIFEST, manifest)
+    seal(folder / INDEX_MANIFEST, manifest)
 
 
 def load_index(
@@ -155,14 +155,14 @@ def load_index(
         MismatchError: The index was built with another tokenizer or corpus.
     """
     path = Path(folder)
-    if not (path / MANIFEST).is_file():
-        raise IndexFormatError(f"{path}: no index here ({MANIFEST} is missing); {REBUILD}")
+    if not (path / INDEX_MANIFEST).is_file():
+        raise IndexFormatError(f"{path}: no index here ({INDEX_MANIFEST} is missing); {REBUILD}")
     try:
-        manifest = read_json(path / MANIFEST)
+        manifest = read_json(path / INDEX_MANIFEST)
     except DataError as error:
         raise IndexFormatError(f"{error} The file is damaged; {REBUILD}") from None
     if not isinstance(manifest, dict):
-        raise IndexFormatError(f"{path / MANIFEST}: expected a JSON object; {REBUILD}")
+        raise IndexFormatError(f"{path / INDEX_MANIFEST}: expected a JSON object; {REBUILD}")
     if manifest.get("backend") not in list(BACKENDS):
         load_plugins()
     if manifest.get("format") != FORMAT:
@@ -172,12 +172,12 @@ def load_index(
             f"{path}: index backend {manifest.get('backend')!r}; this version reads {', '.join(BACKENDS)}: "
             f"name the module that registers the backend in {VARIABLE}, or {REBUILD}"
         )
-    _refuse_incomplete(manifest, path / MANIFEST)
+    _refuse_incomplete(manifest, path / INDEX_MANIFEST)
     refuse_other_origin(manifest, path, tokenizer, corpus)
     backend = BACKENDS[manifest["backend"]]  # its files are opened, whatever else a manifest names
     if needed := [name for name in backend.stored if f"{name}.npy" not in manifest["files"]]:
         raise _misfit_of(manifest, path, f"{min(needed)} is missing")
-    arrays = load_arrays(path / MANIFEST, manifest, {*ROW_ARRAYS, *backend.stored}, verify)
+    arrays = load_arrays(path / INDEX_MANIFEST, manifest, {*ROW_ARRAYS, *backend.stored}, verify)
     built_in = manifest["backend"] in BUILT_IN  # a registered backend checks its own arrays in ``restore``
     formed = {name: array for name, array in arrays.items() if built_in or name in ROW_ARRAYS}
     refuse_misfit(formed, manifest["backend"], path)
@@ -186,7 +186,7 @@ def load_index(
     longest = manifest["longest"]
     if not -1 < longest <= MAX_LENGTH:
         raise IndexFormatError(
-            f"{path / MANIFEST}: the longest row has {longest:,} tokens, at most {MAX_LENGTH:,} are "
+            f"{path / INDEX_MANIFEST}: the longest row has {longest:,} tokens, at most {MAX_LENGTH:,} are "
             f"possible; {REBUILD}"
         )
     shared = arrays.pop("member_offsets")
@@ -207,7 +207,8 @@ def load_index(
 
 def _misfit_of(manifest: dict[str, Any], path: Path, reason: str) -> IndexFormatError:
     return IndexFormatError(
-        f"{path / MANIFEST}: its files do not fit the backend {manifest['backend']!r} ({reason}); {REBUILD}"
+        f"{path / INDEX_MANIFEST}: its files do not fit the backend {manifest['backend']!r} ({reason}); "
+        f"{REBUILD}"
     )
 
 

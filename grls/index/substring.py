@@ -40,7 +40,7 @@ _CACHED = 4096
 _SEPARATOR = 0
 
 FORMAT = 2
-MANIFEST = "substring.json"
+SUBSTRING_MANIFEST = "substring.json"
 _ARRAYS = ("ranks", "suffixes", "vocabulary", "starts")
 
 
@@ -144,11 +144,11 @@ class SubstringIndex(KeyIndex):
         return {name: getattr(self, f"_{name}") for name in _ARRAYS}
 
     def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:
-        with atomic_folder(folder, MANIFEST) as new:
+        with atomic_folder(folder, SUBSTRING_MANIFEST) as new:
             for name, array in self.arrays().items():
                 np.save(new / f"{name}.npy", array, allow_pickle=False)
             manifest = {"format": FORMAT, "keys": len(self), "tokenizer": tokenizer, "corpus": corpus}
-            seal(new / MANIFEST, manifest)
+            seal(new / SUBSTRING_MANIFEST, manifest)
 
     @classmethod
     def load(
@@ -159,14 +159,14 @@ class SubstringIndex(KeyIndex):
         verify: bool | None = None,
     ) -> Self:
         path = Path(folder)
-        if not (path / MANIFEST).is_file():
-            raise IndexFormatError(f"{path}: no substring index here ({MANIFEST} is missing).")
-        manifest = read_json(path / MANIFEST)
+        if not (path / SUBSTRING_MANIFEST).is_file():
+            raise IndexFormatError(f"{path}: no substring index here ({SUBSTRING_MANIFEST} is missing).")
+        manifest = read_json(path / SUBSTRING_MANIFEST)
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
             stored = manifest.get("format") if isinstance(manifest, dict) else manifest
             raise IndexFormatError(f"{path}: format {stored}, this version reads {FORMAT}; build it again.")
         refuse_other_origin(manifest, path, tokenizer, corpus)
-        return cls(**load_arrays(path / MANIFEST, manifest, _ARRAYS, verify))
+        return cls(**load_arrays(path / SUBSTRING_MANIFEST, manifest, _ARRAYS, verify))
 
     def _small(self, states: States) -> list[tuple[Ints, Ints]]:
         """Ranks and bounds of the tokens that follow each small interval; empty for large ones."""

@@ -26,7 +26,7 @@ from grls.models.load.language import model_fingerprint
 from grls.models.load.opening import (
     IncompleteError,
     open_config,
-    opening,
+    opening_errors,
     refuse_missing_folder,
     write_encoder,
 )
@@ -89,7 +89,7 @@ class PairScorer:
     @classmethod
     def load(cls, source: str, device: str = "auto", precision: str = "float32") -> Self:
         refuse_missing_folder(source)
-        with opening("a cross-encoder", source, _REMEDY):
+        with opening_errors("a cross-encoder", source, _REMEDY):
             parts = module_folders(source)
             # Of another model, the library would make a cross-encoder with a random head.
             if (saved := library_type(source)) not in (None, CrossEncoder.__name__):

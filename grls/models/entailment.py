@@ -20,7 +20,13 @@ from grls.data.codec import foreign_ids, wrapping
 from grls.errors import ConfigError
 from grls.models.base import once_each
 from grls.models.load.build import encoder_positions
-from grls.models.load.opening import open_config, open_model, open_tokenizer, opening, refuse_missing_folder
+from grls.models.load.opening import (
+    open_config,
+    open_model,
+    open_tokenizer,
+    opening_errors,
+    refuse_missing_folder,
+)
 from grls.models.precision import move, refuse_nan_logits
 from grls.models.special_tokens import padded
 
@@ -40,7 +46,7 @@ def load_entailment(
     """
     refuse_missing_folder(name)
     remedy = "Give a folder or hub name of a sequence classifier or an encoder-decoder, with its tokenizer."
-    with opening("a model of entailment", name, remedy):
+    with opening_errors("a model of entailment", name, remedy):
         config = open_config(name)
         kinds = config.architectures or ()
         seq2seq = config.is_encoder_decoder and not any("SequenceClassification" in kind for kind in kinds)

@@ -34,3 +34,6 @@ Kind = Literal["auto", "sentence", "st5"]
 
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
 """How two vectors are compared, by the names of sentence-transformers; distances have their sign turned."""
+
+TrainerPrecision = Literal["auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true"]
+"""Lightning's precisions, and ``auto``."""

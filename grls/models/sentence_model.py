@@ -30,7 +30,7 @@ from grls.models.load.opening import (
     open_config,
     open_model,
     open_tokenizer,
-    opening,
+    opening_errors,
     read_weights,
     refuse_missing_folder,
     write_network,
@@ -217,7 +217,7 @@ def open_library_model(kind: type[Library], source: str, noun: str, plain: str |
     weights. Of a model that the library did not save, the name of the architecture must end in ``plain``.
     """
     refuse_missing_folder(source)
-    with opening(noun, source, f"Give a folder, or the hub name, of a {kind.__name__}."):
+    with opening_errors(noun, source, f"Give a folder, or the hub name, of a {kind.__name__}."):
         parts = module_folders(source)
         saved = library_type(source)
         architectures = open_config(source).architectures or [] if saved is None and plain else []
@@ -264,7 +264,7 @@ def positions_of(reader: Any) -> float:
 
 def _opening(source: str) -> AbstractContextManager[None]:
     remedy = "Give a folder of sentence-transformers, a sequence-to-sequence model, or a hub name."
-    return opening("a bi-encoder", source, remedy)
+    return opening_errors("a bi-encoder", source, remedy)
 
 
 def cuts(reader: Any) -> bool:

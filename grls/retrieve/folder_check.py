@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from grls.data.corpus import Corpus, corpus_file
 from grls.errors import DataError, MismatchError
 from grls.index.index_check import PartCheck, attempt, check_index
-from grls.index.storage import MANIFEST as INDEX
+from grls.index.storage import INDEX_MANIFEST as INDEX
 from grls.io.arguments import checked
 from grls.io.option_errors import visible
 from grls.io.progress import counted

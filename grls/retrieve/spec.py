@@ -143,7 +143,7 @@ def followed(folder: str | Path) -> Path:
 
 
 DATA = "data"
-"""The folder of the data set in a run of ``grls fit``."""
+"""The folder of the data set in the output of ``grls fit`` and of a training."""
 
 
 def data_beside(folder: Path) -> Path | None:

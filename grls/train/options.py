@@ -30,7 +30,7 @@ from grls.io.recipes import recipe_values
 from grls.models.load.base_models import BaseModel
 from grls.models.load.generators import GeneratorSpec
 from grls.models.load.opening import language_source, open_config
-from grls.models.option_names import Device, Kind, Similarity
+from grls.models.option_names import Device, Kind, Similarity, TrainerPrecision
 from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.train.doc2query.options import PassagesRead
 
@@ -38,8 +38,6 @@ Loss = Literal["full", "allowed"]
 Shares = float | tuple[float, float]
 """A share of each epoch, or the shares of the first and the last epoch, linear between them."""
 _Front = Annotated[float, "(0, 1)"]
-Precision = Literal["auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true"]
-"""Lightning's precisions, and ``auto``."""
 
 
 @options("trainer")
@@ -71,7 +69,7 @@ class TrainerOptions:
 
     max_epochs: int | None = None
     max_steps: int = -1
-    precision: Precision | None = None
+    precision: TrainerPrecision | None = None
     accelerator: str = "auto"
     devices: int | str = "auto"
     num_nodes: Count = 1

@@ -9,9 +9,9 @@ from ralm_helpers import byte_tokenizer, causal_model
 
 from grls.answer.dsp.options import ProgramOptions
 from grls.answer.dsp.programs import program_named
-from grls.answer.opening import open_for_reading
 from grls.answer.ralm.options import WindowOptions
 from grls.answer.ralm.reader import InContextRalm
+from grls.answer.retrievers import open_for_reading
 from grls.answer.riches.keys import build_keys
 from grls.answer.riches.options import KeyOptions
 from grls.data.corpus import Corpus

@@ -14,7 +14,7 @@ from grls.answer.direct import DirectReader, FollowUpStep
 from grls.answer.iterative import IterativeReader
 from grls.answer.kept import _reading as _kept
 from grls.answer.kept import _record
-from grls.answer.opening import FinishedRun
+from grls.answer.retrievers import FinishedRun
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError

@@ -15,7 +15,7 @@ from toy_kind import TARGET
 import grls
 from grls.api.searcher import Searcher
 from grls.cli import main
-from grls.commands.opening import refuse_other_corpus
+from grls.commands.retrievers import refuse_other_corpus
 from grls.data.codec import Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Passage

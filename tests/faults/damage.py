@@ -21,7 +21,7 @@ import numpy as np
 from small_data import queries
 
 from grls.errors import GrlsError
-from grls.index.storage import MANIFEST as INDEX
+from grls.index.storage import INDEX_MANIFEST as INDEX
 from grls.index.storage import load_index
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import MANIFEST

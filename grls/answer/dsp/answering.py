@@ -16,7 +16,7 @@ from grls.answer.dsp.options import ProgramName, ProgramOptions
 from grls.answer.dsp.programs import dspy_examples, hushed, inputs_of
 from grls.answer.dsp.retrieval import Retrieval, Scale
 from grls.answer.kept import save_readings
-from grls.answer.opening import description_of, retrieval_settings
+from grls.answer.retrievers import description_of, retrieval_settings
 from grls.answer.writer import Questions
 from grls.data.dataset import read_split
 from grls.data.types import Hit, Query

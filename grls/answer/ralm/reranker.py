@@ -29,7 +29,7 @@ from grls.models.load.opening import (
     open_config,
     open_model,
     open_tokenizer,
-    opening,
+    opening_errors,
     packaged_encoder,
     refuse_missing_folder,
     write_network,
@@ -101,7 +101,7 @@ class Reranker:
         """
         source = packaged_encoder(name)
         refuse_missing_folder(source)
-        with opening(
+        with opening_errors(
             "a reranker" if trained else "an encoder",
             name,
             "Give a folder that `grls train reranker` wrote."

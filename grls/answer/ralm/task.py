@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grls.answer.opening import open_for_reading, retrieval_settings
 from grls.answer.ralm.options import ExampleOptions, RerankOptions, TaskOptions
 from grls.answer.ralm.reader import (
     InContextRalm,
@@ -31,6 +30,7 @@ from grls.answer.ralm.reader import (
     strides,
 )
 from grls.answer.ralm.reranker import Reranker, RerankExample, Trained, prefixes_of
+from grls.answer.retrievers import open_for_reading, retrieval_settings
 from grls.answer.writer import TextWriter, model_settings
 from grls.data.codec import foreign_places, tokenizer_fingerprint
 from grls.data.corpus import Corpus

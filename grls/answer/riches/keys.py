@@ -44,7 +44,7 @@ SHARED = ("title", "header")
 """Kinds whose keys stand for many passages each; :mod:`grls.answer.riches.answerer` ranks these."""
 
 FORMAT = 2
-MANIFEST = "keys.json"
+KEYS_MANIFEST = "keys.json"
 _INDEX = "index"
 _ARRAYS = ("texts", "text_offsets", "passages", "passage_offsets")
 _Entry = TypeVar("_Entry")
@@ -115,22 +115,22 @@ class Keys:
     origin: KeyOrigin
 
     def save(self, folder: str | Path) -> None:
-        with atomic_folder(folder, MANIFEST) as new:
+        with atomic_folder(folder, KEYS_MANIFEST) as new:
             octets, starts = _joined(np.frombuffer(text.encode(), np.uint8) for text in self.texts)
             numbers, offsets = _joined(np.array(numbers, dtype=np.int64) for numbers in self.passages)
             for name, array in zip(_ARRAYS, (octets, starts, numbers, offsets), strict=True):
                 np.save(new / f"{name}.npy", array, allow_pickle=False)
             self.index.save(new / _INDEX, self.origin.tokenizer, self.origin.corpus)
             manifest = {"format": FORMAT, "keys": len(self.texts), **self.origin._asdict()}
-            seal(new / MANIFEST, manifest)
+            seal(new / KEYS_MANIFEST, manifest)
 
     @classmethod
     def load(cls, folder: str | Path, origin: KeyOrigin, verify: bool | None = None) -> Self:
         """Open keys of this origin, memory-mapped; ``verify`` compares checksums as ``load_arrays`` does."""
         path = Path(folder)
-        file = path / MANIFEST
+        file = path / KEYS_MANIFEST
         if not file.is_file():
-            raise IndexFormatError(f"{path}: no keys here ({MANIFEST} is missing); {_REMEDY}.")
+            raise IndexFormatError(f"{path}: no keys here ({KEYS_MANIFEST} is missing); {_REMEDY}.")
         try:
             manifest = read_json(file)
         except DataError as error:
@@ -185,10 +185,10 @@ def build_keys(
     """
     origin = _origin(corpus, tokenizer, options, markers)
     kind, propositions, folder = options.kind, options.propositions, options.folder
-    if folder is not None and (Path(folder) / MANIFEST).exists():
+    if folder is not None and (Path(folder) / KEYS_MANIFEST).exists():
         return Keys.load(folder, origin)
     if folder is not None:
-        refuse_unusable(folder, MANIFEST)
+        refuse_unusable(folder, KEYS_MANIFEST)
     source = corpus.source if propositions is None else propositions
     passages_of: dict[str, list[int]] = {}
     for text, number in key_texts(corpus, kind, propositions):

@@ -18,7 +18,7 @@ from grls.models.load.opening import (
     hub_answers,
     language_source,
     open_config,
-    opening,
+    opening_errors,
     packaged_encoder,
     refuse_missing_folder,
 )
@@ -76,7 +76,9 @@ def _positions(source: str) -> int | None:
     """The positions of an encoder, from its config; None: no limit, or it has no transformer."""
     from grls.models.load.build import encoder_positions
 
-    with opening("a bi-encoder", source, "Give the folder or hub name of a model of sentence-transformers."):
+    with opening_errors(
+        "a bi-encoder", source, "Give the folder or hub name of a model of sentence-transformers."
+    ):
         parts = module_folders(source)
         folder = parts[0].folder if parts else ""
         if file_of(source, f"{folder}/config.json".removeprefix("/")) is None:
@@ -95,7 +97,7 @@ def find_writer(name: str) -> BaseModel:
     if source == "hub":
         _refuse_unreachable(name, "generator", PACKAGED)
     file, options = language_source(name)
-    with opening(
+    with opening_errors(
         "a generator", name, "Give a causal language model or an encoder-decoder: a folder or a hub name."
     ):
         config: Any = open_config(file, **options)

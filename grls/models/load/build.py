@@ -22,7 +22,7 @@ from grls.models.load.opening import (
     open_config,
     open_model,
     open_tokenizer,
-    opening,
+    opening_errors,
     packaged_encoder,
 )
 
@@ -110,7 +110,7 @@ def add_markers(
 
 def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
     source, options = language_source(packaged_encoder(name_or_path))
-    with opening("a tokenizer", name_or_path, "Give a folder that holds one, or a hub name."):
+    with opening_errors("a tokenizer", name_or_path, "Give a folder that holds one, or a hub name."):
         tokenizer = open_tokenizer(source, **options)
         add_special_tokens(tokenizer)
     return tokenizer

@@ -23,7 +23,13 @@ from grls.models.load.build import (
     read_stages,
     train_tokenizer,
 )
-from grls.models.load.opening import open_config, open_model, opening, packaged_encoder, refuse_missing_folder
+from grls.models.load.opening import (
+    open_config,
+    open_model,
+    opening_errors,
+    packaged_encoder,
+    refuse_missing_folder,
+)
 
 
 class GeneratorSpec(ABC):
@@ -59,7 +65,7 @@ class Pretrained(GeneratorSpec):
 
     def load(self) -> Loaded:
         refuse_missing_folder(self.name_or_path)
-        with opening(
+        with opening_errors(
             "a generator",
             self.name_or_path,
             "Give a folder that holds config.json, weights and tokenizer of a sequence-to-sequence or a "
@@ -150,7 +156,7 @@ class WarmStart(GeneratorSpec):
 
         source = packaged_encoder(self.encoder)
         tokenizer = load_tokenizer(source)
-        with opening("an encoder", self.encoder, "Give the folder or hub name of a BERT encoder."):
+        with opening_errors("an encoder", self.encoder, "Give the folder or hub name of a BERT encoder."):
             config = open_config(source)
             if config.model_type != "bert":
                 raise ConfigError(

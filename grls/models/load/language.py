@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from grls.errors import ConfigError
 from grls.io.locks import exclusive
 from grls.models.load.build import Loaded, is_four_bit, open_writer
-from grls.models.load.opening import language_source, opening
+from grls.models.load.opening import language_source, opening_errors
 from grls.models.precision import Precision, move, refuse_nan_logits
 from grls.models.seq2seq.slots import start_token
 
@@ -45,7 +45,7 @@ def load_writer(
     name: str, device: str, precision: Precision, large: Mapping[str, Any] = MappingProxyType({})
 ) -> Loaded:
     source, options = language_source(name)
-    with opening(
+    with opening_errors(
         "a language model",
         name,
         "Give a folder that holds config.json, weights and tokenizer, a .gguf file (`pip install gguf "

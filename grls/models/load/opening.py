@@ -57,7 +57,7 @@ class UnopenedError(ConfigError):
 
 
 @contextmanager
-def opening(kind: str, name: str | Path, remedy: str) -> Iterator[None]:
+def opening_errors(kind: str, name: str | Path, remedy: str) -> Iterator[None]:
     """A context that turns all errors of libraries over a damaged or incomplete folder into one error.
 
     ``kind`` is what is opened ("a generator"), ``name`` what the user wrote, ``remedy`` a sentence on

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import lightning as L
 import torch
@@ -22,16 +22,11 @@ from torch.distributed.tensor import DTensor
 
 from grls.errors import ConfigError, Option
 from grls.io.progress import Progress, give_back_freed
+from grls.models.option_names import TrainerPrecision
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
 from grls.train.core.checkpoints import kept_checkpoint, read_checkpoint
 from grls.train.core.clock import TrainingClock
 from grls.train.core.processes import FullyShard, launched, local
-
-Precision = Literal[
-    "auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true",
-    "transformer-engine", "transformer-engine-float16", "64", "32", "16", "bf16", 64, 32, 16,
-]  # fmt: skip
-"""Lightning's precisions, and ``auto``."""
 
 _PRECISE = Option("trainer.precision", "32-true", "auto")
 SHARDED = ("fsdp", "fsdp_cpu_offload")
@@ -59,7 +54,9 @@ class Trainer(L.Trainer):
         kwargs: The other options of Lightning's trainer.
     """
 
-    def __init__(self, *, precision: Precision | None = None, remedy: Option = _PRECISE, **kwargs: Any):
+    def __init__(
+        self, *, precision: TrainerPrecision | None = None, remedy: Option = _PRECISE, **kwargs: Any
+    ):
         device = torch.device("cpu") if kwargs.get("accelerator") == "cpu" else accelerator()
         if str(precision).startswith("bf16"):
             warn_of_emulation(device, str(remedy))

@@ -38,7 +38,7 @@ from grls.models.entailment import load_entailment
 from grls.models.load.build import read_stages, train_tokenizer
 from grls.models.load.generators import Pretrained, PretrainedLM, WarmStart
 from grls.models.load.language import load_language_model
-from grls.models.load.opening import hub_answers, opening
+from grls.models.load.opening import hub_answers, opening_errors
 
 ROOT = Path(__file__).parents[3]
 CODE = "raise SystemExit('code of a folder was run')\n"
@@ -362,10 +362,10 @@ def test_a_panic_is_an_error_of_ours_and_an_interrupt_is_not() -> None:
     panic = type("PanicException", (BaseException,), {})
     with (
         pytest.raises(ConfigError, match="cannot load a model from 'm': it broke"),
-        opening("a model", "m", "."),
+        opening_errors("a model", "m", "."),
     ):
         raise panic("it broke")
-    with pytest.raises(KeyboardInterrupt), opening("a model", "m", "."):
+    with pytest.raises(KeyboardInterrupt), opening_errors("a model", "m", "."):
         raise KeyboardInterrupt
 
 
@@ -412,7 +412,10 @@ def test_a_name_on_a_hub_that_does_not_answer_is_refused_at_once(
     for answers in (True, False):
         read.clear()
         monkeypatch.setattr("grls.models.load.opening.hub_answers", lambda answers=answers: answers)
-        with pytest.raises(ConfigError, match="Give a folder"), opening("a model", "a/b", "Give a folder."):
+        with (
+            pytest.raises(ConfigError, match="Give a folder"),
+            opening_errors("a model", "a/b", "Give a folder."),
+        ):
             getattr(import_module(module), function)("a/b")
         assert read == {not answers}
     assert [one.get("local_files_only", False) for one in asked] == [False, True]

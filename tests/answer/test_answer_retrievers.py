@@ -11,7 +11,7 @@ from failing import fails
 from ralm_helpers import write_model
 from small_data import small_retriever, tiny_bert, write_small
 
-from grls.answer.opening import description_of, open_for_reading, retrieval_settings
+from grls.answer.retrievers import description_of, open_for_reading, retrieval_settings
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
