@@ -17,6 +17,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger
 
 from grls.errors import ConfigError, Option, WriteError
 from grls.io.files import is_write_failure, refuse_foreign, refuse_unwritable
+from grls.models.option_names import TrainerPrecision
 from grls.train.core.checkpoints import (
     AtomicCheckpointIO,
     BestCheckpoint,
@@ -30,7 +31,6 @@ from grls.train.core.processes import by_first, is_first, launched, leaving_no_g
 from grls.train.core.trainer import (
     LEARNING_RATE,
     GiveBackFreed,
-    Precision,
     RefuseNaN,
     TimeLimit,
     Trainer,
@@ -42,7 +42,7 @@ from grls.train.result import TrainingResult
 
 log = logging.getLogger(__name__)
 
-_PRECISIONS: dict[str, Precision] = {"float32": "32-true", "bfloat16": "bf16-mixed", "auto": "auto"}
+_PRECISIONS: dict[str, TrainerPrecision] = {"float32": "32-true", "bfloat16": "bf16-mixed", "auto": "auto"}
 
 
 @leaving_no_group()
