@@ -225,7 +225,7 @@ def documents(source: Any, *, words: Count = 100) -> Corpus:
         found = read_documents(files, Path(os.path.commonpath(roots)))
     else:
         entries = entries_of(source, replace(CORPUS_FORM, source=name))
-        read = [document_of(entry.id, entry.text, str(entry.fields.get("title") or "")) for entry in entries]
+        read = [document_of(each, entry.text, str(entry.own or "")) for _, each, entry in entries]
         found = Documents(read, [], {})
     passages, metadata, lost = passages_of(found, words)
     told = f"{counted(len(found.read), 'document')} read, not these:\n{found.table()}"
