@@ -2,7 +2,7 @@
 
 ``direct`` answers from the passages retrieved for the question, or without; ``iterative`` asks follow-up
 questions and retrieves for each. ``prompts`` holds their prompts, ``dialogue`` writes few-shot prompts,
-``writer`` reads the questions of a data set and continues many prompts at once. ``opening`` opens the
+``writer`` reads the questions of a data set and continues many prompts at once. ``retrievers`` opens the
 retriever, or a finished run. ``kept`` lets a killed run go on, and saves answers; ``options`` holds the
 options.
 
