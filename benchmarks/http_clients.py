@@ -38,7 +38,7 @@ def serve_grls(folder: str, port: int) -> None:
 
     uvicorn.Server.run = named  # type: ignore[assignment, method-assign, unused-ignore]
     limits = RequestLimits(queue=1024, seconds=600)
-    run_server(ServerOptions((folder,), limits, device="cpu"), "127.0.0.1", port)
+    run_server(ServerOptions({"one": folder}, limits, device="cpu"), "127.0.0.1", port)
 
 
 def serve_plainly(folder: str, port: int) -> None:

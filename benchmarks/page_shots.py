@@ -61,14 +61,14 @@ def served(retriever: str, folder: Path) -> Iterator[str]:
 
     from grls.serve.app import create_app
     from grls.serve.options import ServerOptions
-    from grls.serve.serving import serving_to_load
+    from grls.serve.serving import Serving
 
     searcher = grls.load(retriever, device="cpu")
     BM25Retriever(searcher.corpus).save_pretrained(folder / "bm25")
     searcher.hops(8, "dynamic", output=folder / "hops")
-    folders = f"hops={folder / 'hops'}", f"generator={retriever}", f"bm25={folder / 'bm25'}"
+    folders = {"hops": f"{folder / 'hops'}", "generator": retriever, "bm25": f"{folder / 'bm25'}"}
     options = ServerOptions(folders, device="cpu")
-    serving = serving_to_load(options)
+    serving = Serving(options)
     serving.load()
     server = uvicorn.Server(uvicorn.Config(create_app(serving), port=0, log_config=None, access_log=False))
     thread = threading.Thread(target=server.run)

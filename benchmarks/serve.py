@@ -106,10 +106,11 @@ def loop(searcher: Searcher, texts: Sequence[str], k: int) -> tuple[list[Ranking
 def bare(pipe: Any, folder: str) -> None:
     """Do cases without HTTP, in a process of its own, until there is none; then end."""
     from grls.serve.options import RequestLimits, ServerOptions
-    from grls.serve.served import Opened, open_served
+    from grls.serve.serving import Serving
 
-    options = ServerOptions((folder,), RequestLimits(queue=1024), device="cpu")
-    (served,) = open_served(Opened(options)).values()
+    serving = Serving(ServerOptions({"one": folder}, RequestLimits(queue=1024), device="cpu"))
+    serving.load()
+    served = serving.find(None)
     while (case := pipe.recv()) is not None:
         before = time.process_time()
         done = _looped(served, *case[:2]) if case[2] == 0 else batched(served.version, *case)

@@ -100,7 +100,7 @@ def serve_to_kill(folder: str, port: int, token: str, replicas: int) -> None:
     from grls.serve.options import AccessOptions, RequestLimits, ServerOptions
 
     limits, access = RequestLimits(queue=1024, seconds=600), AccessOptions(admin=token)
-    options = ServerOptions((folder,), limits, access, "cpu")
+    options = ServerOptions({"one": folder}, limits, access, "cpu")
     if replicas:
         from grls.serve.replicas import run_replicas
 

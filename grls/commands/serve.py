@@ -15,6 +15,7 @@ from grls.serve.options import (
     ToolTransport,
     read_options,
 )
+from grls.serve.start import named_folders
 
 _Port = Annotated[int, "[0, 65535]"]
 
@@ -71,7 +72,7 @@ def serve(
     if mcp is not None:
         require("mcp", "grls serve --mcp")
     options = ServerOptions(
-        tuple(folder),
+        named_folders(folder),
         **vars(read_options(server)),
         device=device,
         precision=precision,

@@ -35,14 +35,15 @@ from grls.models.load.build import Loaded
 from grls.models.load.language import load_language_model, shared_models
 from grls.retrieve.base import Description, Retriever, has_log_probabilities
 from grls.retrieve.queries import queries_of
+from grls.serve.guards import Metrics
 from grls.serve.options import PROGRAMS, AnswerMethod, AnswerOptions
 from grls.serve.served import Version
 from grls.serve.worker import (
     BatchKey,
     GivenUpError,
     Job,
+    RefusalError,
     SearchJob,
-    ShutdownError,
     Worker,
     deliver,
     deliver_error,
@@ -50,22 +51,15 @@ from grls.serve.worker import (
 
 
 class Answering:
-    """Answers questions, one batch at a time.
+    """Answers questions, one batch at a time."""
 
-    ``watch`` is called after each batch with its number of questions and its seconds.
-    """
-
-    def __init__(
-        self,
-        options: AnswerOptions,
-        device: str,
-        watch: Callable[[int, float], object] = lambda *_: None,
-    ):
+    def __init__(self, options: AnswerOptions, device: str, metrics: Metrics):
         self.options = options
         self._loaded: Loaded | None = None
         self._riches: WeakKeyDictionary[Version, Riches] = WeakKeyDictionary()
         size = options.reader.batch_size
-        self.worker = Worker("grls-serve-answers", options.queue, size, watch)
+        self.worker = Worker("grls-serve-answers", options.queue, size, metrics.answers)
+        metrics.questions.set_function(self.worker.__len__)
         assert options.model is not None
         with shared_models():
             if not options.is_remote:
@@ -175,10 +169,13 @@ class QueuedRetriever:
             raise ConfigError("the filter of a question is that of its request.")
         key = BatchKey(self.retriever, k, self._allow, pooled=True)
         job = SearchJob([query.text for query in queries_of(queries)], key)
+        worker = self.version.worker
         try:
-            self.version.worker.submit(job)
-        except ShutdownError:  # a new version has taken over; this answer is still from the old version
-            self.version.worker.close()
+            worker.submit(job)
+        except RefusalError:
+            if not worker.closing:
+                raise
+            worker.close()  # a new version has taken over; this answer is still from the old version
             with _ended:
                 job.alone()
         try:
@@ -191,7 +188,7 @@ class QueuedRetriever:
                     continue
             return job.future.result()
         finally:
-            self.version.worker.withdraw(job)
+            worker.withdraw(job)
 
 
 Record = dict[str, Any]

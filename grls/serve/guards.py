@@ -9,7 +9,6 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
 from functools import partial
 from hashlib import sha256
 from ipaddress import ip_address
@@ -18,8 +17,7 @@ from secrets import token_hex
 from time import perf_counter, time
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -28,9 +26,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from grls.errors import DataError, Option, in_shell
 from grls.io.files import named_lines
-from grls.io.timing import PARTS, PartCounts
+from grls.io.timing import Part
 from grls.serve.options import RequestLimits, ServerOptions
-from grls.serve.problems import GONE, RefusalError, problem
+from grls.serve.problems import GONE, problem, problem_for
+from grls.serve.worker import RefusalError, busy
 
 
 def guards(
@@ -43,7 +42,7 @@ def guards(
     """
     access = options.access
     keys = None if access.keys is None else read_keys(access.keys)
-    middleware = [Middleware(RequestLog, metrics=metrics)]
+    middleware = [Middleware(head_as_get), Middleware(RequestLog, metrics=metrics)]
     if hosts is not None:
         middleware.append(Middleware(HostCheck, hosts=hosts))
     if access.origins:
@@ -57,6 +56,15 @@ def guards(
     middleware.append(Middleware(Gate, keys=keys, admin=admin))
     middleware.append(Middleware(Admission, limits=options.limits, most=options.most_requests))
     return middleware
+
+
+def head_as_get(app: ASGIApp) -> ASGIApp:
+    """Answers HEAD as GET; the protocol leaves the body of the answer out."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "method": "GET"} if scope.get("method") == "HEAD" else scope, receive, send)
+
+    return answer
 
 
 ANY = "*"
@@ -136,9 +144,9 @@ class Admission:
             if body is None:  # the client has gone
                 return
             if self._places < places or self._room < len(body):
-                raise RefusalError(503, "the server has too many requests; try again.", {"Retry-After": "1"})
+                raise busy("the server has too many requests; try again.", 1)
         except RefusalError as refusal:
-            await problem(refusal.status, str(refusal), refusal.headers)(scope, receive, send)
+            await problem_for(refusal)(scope, receive, send)
             return
         messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -158,7 +166,7 @@ class Admission:
         """The body of a request, empty where the address takes none; None: the client has gone."""
         most, seconds = self._limits.body, min(self._limits.header, self._limits.seconds)
         takes = (route.matches(scope)[0] is Match.FULL for route in scope["app"].routes)
-        if scope["method"] in ("GET", "HEAD", "OPTIONS") or not any(takes):
+        if scope["method"] in ("GET", "OPTIONS") or not any(takes):
             return bytearray()
         text = f"a body has at most {most:,} bytes; send fewer or shorter queries."
         too_long = RefusalError(413, text, {"Connection": "close"})
@@ -330,11 +338,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class Metrics:
-    """The counts of a server: requests, queues, batches, parts of searches. No label is a client's text.
-
-    ``waiting`` says how many requests wait for each retriever, and how many questions for a language
-    model.
-    """
+    """The counts of a server: requests, queues, batches, parts of searches. No label is a client's text."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
@@ -348,9 +352,12 @@ class Metrics:
         self._batches = seconds("grls_batch_seconds", "Seconds of a batch that none joins.", named)
         self._questions = sizes("grls_answer_questions", "Questions of a batch.")
         self._answers = seconds("grls_answer_seconds", "Seconds of a batch of questions.")
-        self._spent: dict[str, PartCounts] = {}
-        self.waiting: Callable[[], tuple[dict[str, int], int]] = lambda: ({}, 0)
-        registry.register(self)
+        text, parts = "Seconds of the parts of searches: encoder, decoder, constraint.", (*named, "part")
+        self._part_seconds = counter("grls_part_seconds", text, parts)
+        text = "Tokens read (encoder), scored (decoder), allowed (constraint)."
+        self._part_tokens = counter("grls_part_tokens", text, parts)
+        self.queues = Gauge("grls_queue_requests", "Requests that wait.", named, registry=registry)
+        self.questions = Gauge("grls_answer_queue_questions", "Questions that wait.", registry=registry)
 
     def request(self, route: str, status: int, seconds: float) -> None:
         self._requests.labels(route, str(status)).inc()
@@ -362,32 +369,13 @@ class Metrics:
         if seconds is not None:
             self._batches.labels(retriever).observe(seconds)
 
-    def parts(self, retriever: str) -> PartCounts:
-        return self._spent.setdefault(retriever, PartCounts())
+    def part(self, retriever: str, part: Part, seconds: float, tokens: int) -> None:
+        self._part_seconds.labels(retriever, part).inc(seconds)
+        self._part_tokens.labels(retriever, part).inc(tokens)
 
     def answers(self, questions: int, seconds: float) -> None:
         self._questions.observe(questions)
         self._answers.observe(seconds)
-
-    def collect(self) -> Iterable[Any]:
-        """Seconds and tokens of searches, and lengths of queues, read when a report is made."""
-        labels = ("retriever", "part")
-        text = "Seconds of the parts of searches: encoder, decoder, constraint."
-        seconds = CounterMetricFamily("grls_part_seconds", text, labels=labels)
-        text = "Tokens read (encoder), scored (decoder), allowed (constraint)."
-        tokens = CounterMetricFamily("grls_part_tokens", text, labels=labels)
-        for name, spent in list(self._spent.items()):
-            for part in PARTS:
-                seconds.add_metric((name, part), spent[part].seconds)
-                tokens.add_metric((name, part), spent[part].tokens)
-        yield seconds
-        yield tokens
-        family = GaugeMetricFamily("grls_queue_requests", "Requests that wait.", labels=("retriever",))
-        queues, questions = self.waiting()
-        for name, length in queues.items():
-            family.add_metric((name,), length)
-        yield family
-        yield GaugeMetricFamily("grls_answer_queue_questions", "Questions that wait.", questions)
 
     def text(self) -> bytes:
         return bytes(generate_latest(self._registry))

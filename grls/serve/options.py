@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentError
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_type_hints
@@ -218,7 +219,7 @@ class ServerOptions(NamedTuple):
     """What a server serves.
 
     Attributes:
-        folders: Folders, or ``name=folder``.
+        folders: Name -> folder of each retriever.
         limits: The limits of requests.
         access: Who may use the server.
         device: The device of models.
@@ -229,7 +230,7 @@ class ServerOptions(NamedTuple):
         url_field: The field of the metadata with the address of a passage, which the tools show.
     """
 
-    folders: tuple[str, ...]
+    folders: Mapping[str, str]
     limits: RequestLimits = USUAL_LIMITS
     access: AccessOptions = OPEN_ACCESS
     device: str = "auto"

@@ -30,9 +30,9 @@ from grls.serve.app import create_app
 from grls.serve.guards import accepted_hosts, guards, log_lines
 from grls.serve.options import ServerOptions
 from grls.serve.run import bound, signals_ignored
-from grls.serve.served import BusyError, Served, Version
-from grls.serve.serving import serving_to_load
-from grls.serve.start import address_of, loading, named_folders, say
+from grls.serve.served import Served, Version, reloading
+from grls.serve.serving import Serving
+from grls.serve.start import address_of, loading, say
 
 NAME = "grls"
 """The name of the application on Ray Serve."""
@@ -91,14 +91,14 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
     cpus = max(1, (os.cpu_count() or 1) // count) if ray == LOCAL else 1
     workers = workers_of(ray, WorkerOptions(count, cpus=cpus))
     assert workers is not None
-    named, options = options.folders, with_absolute_paths(options)
-    serving, hosts = serving_to_load(options), accepted_hosts(host, options.access.allowed_hosts)
+    folders, options = options.folders, with_absolute_paths(options)
+    serving, hosts = Serving(options), accepted_hosts(host, options.access.allowed_hosts)
     guards(options, hosts, serving.metrics, serving.admin)  # reads the keys
     listeners = bound(host, port)
     port = listeners[0].getsockname()[1]
     for listener in listeners:
         listener.close()
-    say(loading(named, address_of(host, port)))
+    say(loading(folders, address_of(host, port)))
     with Cluster.opened(workers) as cluster:
         room = int(library.cluster_resources().get("CPU", 0)) // cpus
         if room < count:
@@ -106,7 +106,7 @@ def run_replicas(options: ServerOptions, host: str, port: int, ray: str, count: 
                 f"{Option('replicas', count)}: the cluster has room for {room} of {cpus} processors: start "
                 "fewer, or add machines."
             )
-        for folder in named_folders(options.folders).values():
+        for folder in options.folders.values():
             cluster.check_sees(Path(folder) / MANIFEST)
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
         if serve.status().proxies:
@@ -151,9 +151,7 @@ def with_absolute_paths(options: ServerOptions) -> ServerOptions:
         keys = replace(answer.keys, folder=folder, propositions=file)
         answer = replace(answer, model=model, keys=keys)
     return options._replace(
-        folders=tuple(
-            f"{name}={absolute(folder)}" for name, folder in named_folders(options.folders).items()
-        ),
+        folders={name: str(Path(folder).absolute()) for name, folder in options.folders.items()},
         access=replace(access, keys=absolute(access.keys), admin=absolute(access.admin)),
         answer=answer,
         examples=absolute(options.examples),
@@ -251,17 +249,12 @@ class Replica:
     def __init__(self, replicas: Replicas):
         quiet()
         log_lines()
-        self._replicas, self._serving = replicas, serving_to_load(replicas.options)
+        self._replicas, self._serving = replicas, Serving(replicas.options)
         self._serving.admin, self._serving.reload = replicas.admin, self._reload
         self._serving.load(replicas.numbers)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         return create_app(self._serving, self._replicas.hosts)
-
-    def check_health(self) -> None:
-        """Report to Ray Serve, which replaces a replica that raises."""
-        if not self._serving.alive:
-            raise ReplicaError("the thread of a retriever or of the language model has ended.")
 
     def _reload(self, served: Served) -> Version:
         """Load a new version here, and let replicas that have it take the place of all."""
@@ -270,7 +263,7 @@ class Replica:
 
         def refuse_while_replaced() -> None:
             if serve.status().applications[NAME].status in ("DEPLOYING", "DELETING"):
-                raise BusyError(served.name)
+                raise reloading(served.name)
 
         def accept(version: Version) -> None:
             numbers = {name: other.version.number for name, other in self._serving.retrievers.items()}
@@ -281,7 +274,7 @@ class Replica:
         try:
             lock = ray.remote(ReloadLock).options(name="reload", namespace=NAME, num_cpus=0).remote()
         except ValueError as error:  # the name is taken
-            raise BusyError(served.name) from error
+            raise reloading(served.name) from error
         try:
             refuse_while_replaced()  # by the one that had the lock before
             return served.reload(accept)

@@ -1,4 +1,4 @@
-"""The addresses below ``/v1``: searches, hops as they are found, passages, retrievers, beams, answers."""
+"""The addresses of a retriever: searches, hops as they are found, passages, beams, answers, new versions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from fastapi import Request
+from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.responses import Response, StreamingResponse
 
 from grls.api.streaming import StreamedHop
@@ -37,6 +38,7 @@ from grls.serve.bodies import (
     PassageBody,
     PieceBody,
     QuoteBody,
+    ReloadBody,
     ResultBody,
     RetrieverBody,
     RetrieversBody,
@@ -45,8 +47,9 @@ from grls.serve.bodies import (
     StreamBody,
     TraceBody,
     TracedBody,
+    VersionBody,
 )
-from grls.serve.problems import RefusalError, problem_for
+from grls.serve.problems import only_known_parameters, problem_for, problems
 from grls.serve.served import Version, example_queries, sampled_metadata
 from grls.serve.serving import (
     Serving,
@@ -59,7 +62,7 @@ from grls.serve.serving import (
     serving,
     while_there,
 )
-from grls.serve.worker import BatchKey, CallJob, SearchJob, StreamJob
+from grls.serve.worker import BatchKey, CallJob, RefusalError, SearchJob, StreamJob, busy
 
 if TYPE_CHECKING:  # torch and dspy, which most servers do without
     from grls.api.explaining import ExplainedQuery
@@ -68,7 +71,22 @@ if TYPE_CHECKING:  # torch and dspy, which most servers do without
 
 log = logging.getLogger(__name__)
 
+router = APIRouter(
+    dependencies=[Depends(only_known_parameters)],
+    responses=problems(400, 401, 404, 408, 413, 422, 429, 503),
+)
 
+
+class _AnyId(PathConvertor):
+    """The rest of an address, slashes and line breaks included."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("any_id", _AnyId())
+
+
+@router.post("/v1/search", response_model=FoundBody)
 async def answer_search(request: Request, body: SearchBody) -> Response:
     """The best passages of a query, or of each of several."""
     state, queries = serving(request), body.queries()
@@ -96,8 +114,12 @@ def result_body(query: str, hits: Sequence[Hit], metadata: bool) -> ResultBody:
 
 
 EVENTS = "text/event-stream"
+_EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Events hop, end and problem.", "content": {EVENTS: {}}}
+}
 
 
+@router.post("/v1/stream", response_class=StreamingResponse, responses=_EVENTS)
 async def answer_stream(request: Request, body: StreamBody) -> StreamingResponse:
     """The hops of a query as server-sent events, each as soon as it is found.
 
@@ -168,6 +190,7 @@ def server_event(name: str, content: object) -> str:
     return f"event: {name}\ndata: {json.dumps(content)}\n\n"
 
 
+@router.get("/v1/passages/{passage:any_id}")
 async def show_passage(request: Request, passage: str, retriever: str | None = None) -> PassageBody:
     """A passage by its id."""
     return await passage_of([serving(request).find(retriever).version], passage)
@@ -192,6 +215,7 @@ async def passage_of(versions: Sequence[Version], passage: str) -> PassageBody:
     return body
 
 
+@router.get("/v1/retrievers")
 async def show_retrievers(request: Request) -> RetrieversBody:
     """The retrievers of the server, and the limits of requests."""
     return await describe_retrievers(serving(request))
@@ -258,6 +282,7 @@ def _fields(metadata: Sequence[Mapping[str, Any]]) -> list[FieldBody]:
     return fields
 
 
+@router.post("/v1/trace")
 async def answer_trace(request: Request, body: TraceBody) -> TracedBody:
     """The beam at each token of the next passage, and the tokens that the constraint allows."""
     state = serving(request)
@@ -280,6 +305,7 @@ async def answer_trace(request: Request, body: TraceBody) -> TracedBody:
     return TracedBody.of({"retriever": version.name, "version": version.number, **facts})
 
 
+@router.post("/v1/explain")
 async def answer_explain(request: Request, body: ExplainBody) -> ExplainedBody:
     """Why passages are found for a query, or why not."""
     state = serving(request)
@@ -298,6 +324,7 @@ async def answer_explain(request: Request, body: ExplainBody) -> ExplainedBody:
     return ExplainedBody.of({"retriever": version.name, "version": version.number, "passages": passages})
 
 
+@router.post("/v1/answer")
 async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
     """The answer of a language model, with the passages that it quotes or reads."""
     state = serving(request)
@@ -334,10 +361,8 @@ async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
             raise RefusalError(422, f"nothing was written for the question: {failed}.")
         cause = failed.partition(":")[0]  # the rest may quote the question
         log.error("the language model failed: %s", cause)
-        raise RefusalError(
-            503,
-            f"the language model failed at this question (method {method}); the log of the server says why.",
-            {"Retry-After": "5"},
+        raise busy(
+            f"the language model failed at this question (method {method}); the log of the server says why."
         )
     answered: AnsweredBody = await run_in_threadpool(_answered, key, record, limits.k)
     return answered
@@ -368,3 +393,15 @@ def _answered(key: AnswerKey, record: Record, most: int) -> AnsweredBody:
         pieces=pieces,
         quotes=quotes,
     )
+
+
+@router.post("/admin/reload", responses=problems(403))
+async def reload_version(request: Request, body: ReloadBody) -> VersionBody:
+    """Load the folder of a retriever again; a broken folder is refused, and the old version goes on."""
+    state = serving(request)
+    return version_body(await run_in_threadpool(state.reload, state.find(body.retriever)))
+
+
+def version_body(version: Version) -> VersionBody:
+    passages = len(version.searcher.corpus)
+    return VersionBody(retriever=version.name, version=version.number, passages=passages)

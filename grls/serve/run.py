@@ -31,12 +31,12 @@ from grls.io.ending import SIGNALS
 from grls.serve.app import create_app
 from grls.serve.guards import accepted_hosts, log_lines
 from grls.serve.options import RequestLimits, ServerOptions
-from grls.serve.serving import serving_to_load
+from grls.serve.serving import Serving
 from grls.serve.start import address_of, loading, say
 
 
 def run_server(options: ServerOptions, host: str, port: int) -> None:
-    serving = serving_to_load(options)  # refuses wrong options before the first line
+    serving = Serving(options)  # refuses wrong options before the first line
     app = create_app(serving, accepted_hosts(host, options.access.allowed_hosts))
     sockets = bound(host, port)
     server, address = HttpServer(app, options.limits), address_of(host, sockets[0].getsockname()[1])

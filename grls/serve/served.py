@@ -12,9 +12,9 @@ from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock, Thread
-from time import perf_counter, sleep
+from time import sleep
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from grls.api.opening import load
 from grls.api.searcher import Searcher
@@ -22,59 +22,21 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_qrels, read_queries
 from grls.errors import GrlsError
 from grls.io.files import Stamp, named_lines, noting_mapped, stamp
-from grls.io.progress import counted
-from grls.io.timing import PartCounts
 from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.spec import data_beside
-from grls.serve.options import ServerOptions
-from grls.serve.start import named_folders
-from grls.serve.worker import Worker
+from grls.serve.guards import Metrics
+from grls.serve.options import RequestLimits, ServerOptions
+from grls.serve.worker import RefusalError, Worker, busy
 
 _GRACE = 1.0
 """Seconds for which an old version still takes the jobs of requests that had found it."""
 
 
-class BusyError(GrlsError):
-    """A new version is being loaded already."""
-
-    def __init__(self, name: str):
-        super().__init__(f"a new version of {name!r} is being loaded; wait until it answers.")
-
-
-class ChangedError(GrlsError):
-    """A file that a version reads while it searches has been changed."""
-
-    def __init__(self, name: str, file: str):
-        super().__init__(
-            f"{file} of the retriever {name!r} was changed while it is served, so no answer can be trusted: "
-            "the operator has to put the folder right and load it again (POST /admin/reload). A folder is "
-            "replaced as a whole, and nothing is written into it."
-        )
-
-
-class VersionError(GrlsError):
-    """A new version cannot be used; the old version goes on."""
-
-
-class Opened(NamedTuple):
-    """The options with which folders are opened, and the callbacks of their threads.
-
-    Attributes:
-        server: Device and precision of models, and the limits of requests.
-        watch: Called with the name of the retriever, the queries and the seconds of each batch; without the
-            seconds when queries have joined a search.
-        parts: Returns the counts of a retriever, by its name.
-        prepare: Called with each version before it answers; an error refuses the version.
-        say: Called with a line for each folder that is open.
-    """
-
-    server: ServerOptions
-    watch: Callable[..., object] = lambda *_: None
-    parts: Callable[[str], PartCounts | None] = lambda _: None
-    prepare: Callable[[Version], object] = lambda _: None
-    say: Callable[[str], object] = lambda _: None
+def reloading(name: str) -> RefusalError:
+    """The refusal to load a new version while one is being loaded."""
+    return busy(f"a new version of {name!r} is being loaded; wait until it answers.")
 
 
 def check_files(name: str, mapped: Mapping[Path, Stamp | None]) -> None:
@@ -85,7 +47,12 @@ def check_files(name: str, mapped: Mapping[Path, Stamp | None]) -> None:
     for file, then in mapped.items():
         now = stamp(file)
         if now is not None and then is not None and now.number == then.number and now != then:
-            raise ChangedError(name, file.name)
+            raise RefusalError(
+                503,
+                f"{file.name} of the retriever {name!r} was changed while it is served, so no answer can be "
+                "trusted: the operator has to put the folder right and load it again (POST /admin/reload). A "
+                "folder is replaced as a whole, and nothing is written into it.",
+            )
 
 
 class Version:
@@ -99,15 +66,15 @@ class Version:
         name: str,
         number: int,
         searcher: Searcher,
-        options: Opened,
+        limits: RequestLimits,
+        metrics: Metrics,
         mapped: Mapping[Path, Stamp | None] = MappingProxyType({}),
     ):
         self.name, self.number, self.searcher = name, number, searcher
-        limits, watch = options.server.limits, partial(options.watch, name)
+        watch, spend = partial(metrics.batch, name), partial(metrics.part, name)
         wait = limits.seconds / 2 if limits.wait is None else limits.wait
         check = partial(check_files, name, mapped)  # no method: the worker would hold an old version
-        thread, spent = f"grls-serve-{name}", options.parts(name)
-        self.worker = Worker(thread, limits.queue, limits.batch, watch, spent, wait, check)
+        self.worker = Worker(f"grls-serve-{name}", limits.queue, limits.batch, watch, spend, wait, check)
         self._hopping: dict[HopOptions, Retriever] = {}
 
     def retriever(self, hops: HopOptions | None) -> Retriever:
@@ -119,17 +86,30 @@ class Version:
 
 
 class Served:
-    """A retriever of the server; its folder is read again for a new version."""
+    """A retriever of the server; its folder is read again for a new version.
 
-    def __init__(self, name: str, folder: str | Path, options: Opened, number: int = 1):
-        self.name, self.folder, self._options = name, Path(folder), options
+    ``prepare`` is called with each version before it answers; an error refuses the version.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: str | Path,
+        options: ServerOptions,
+        metrics: Metrics,
+        prepare: Callable[[Version], object] | None = None,
+        number: int = 1,
+    ):
+        self.name, self.folder = name, Path(folder)
+        self._options, self._metrics, self._prepare = options, metrics, prepare
         self._loading = Lock()
         self.version = self._load(number)
+        metrics.queues.labels(name).set_function(lambda: len(self.version.worker))
 
     def reload(self, accept: Callable[[Version], object] = lambda _: None) -> Version:
         """Load the folder again, and swap the new version in, unless ``accept`` raises for it."""
         if not self._loading.acquire(blocking=False):
-            raise BusyError(self.name)
+            raise reloading(self.name)
         try:
             old = self.version
             try:
@@ -139,9 +119,10 @@ class Served:
                 accept(new)
             except (GrlsError, RuntimeError, MemoryError, OSError, ValueError) as error:
                 reason = error.text if isinstance(error, GrlsError) else str(error)
-                raise VersionError(
+                raise RefusalError(
+                    422,
                     f"the new version of {self.name!r} cannot be used, and version {old.number} goes on: "
-                    f"{reason.replace(str(self.folder), self.name)}"
+                    f"{reason.replace(str(self.folder), self.name)}",
                 ) from error
             self.version = new
             name = f"grls-serve-end-{self.name}"
@@ -151,11 +132,12 @@ class Served:
             self._loading.release()
 
     def _load(self, number: int) -> Version:
+        options = self._options
         with noting_mapped() as mapped:
-            server = self._options.server
-            searcher = load(self.folder, device=server.device, precision=server.precision)
-        version = Version(self.name, number, searcher, self._options, mapped)
-        self._options.prepare(version)
+            searcher = load(self.folder, device=options.device, precision=options.precision)
+        version = Version(self.name, number, searcher, options.limits, self._metrics, mapped)
+        if self._prepare is not None:
+            self._prepare(version)
         return version
 
 
@@ -163,19 +145,6 @@ def _end(worker: Worker) -> None:
     sleep(_GRACE)
     worker.close()
     set_loaded_aside()
-
-
-def open_served(options: Opened, numbers: Mapping[str, int] = MappingProxyType({})) -> dict[str, Served]:
-    """Open the folders of a server under their names; ``numbers``: those of their versions, else 1."""
-    served: dict[str, Served] = {}
-    for name, folder in named_folders(options.server.folders).items():
-        begun = perf_counter()
-        served[name] = Served(name, folder, options, numbers.get(name, 1))
-        searcher, seconds = served[name].version.searcher, perf_counter() - begun
-        passages = counted(len(searcher.corpus), "passage")
-        options.say(f"{name}: {searcher.retriever.kind}, {passages}, loaded in {seconds:.1f} s")
-    set_loaded_aside()
-    return served
 
 
 def set_loaded_aside() -> None:

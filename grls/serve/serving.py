@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -18,44 +19,42 @@ from fastapi import Request
 from grls.api.searcher import filter_of
 from grls.data.filters import Filter
 from grls.errors import ConfigError, DataError, GrlsError, Option
+from grls.io.progress import counted
 from grls.retrieve.base import Retriever, WrapsSingleSteps
 from grls.retrieve.hops.options import UNLABELLED, HopOptions
 from grls.serve.bodies import Filtered, HopsBody
 from grls.serve.guards import Metrics, read_admin_token
 from grls.serve.options import URL, RequestLimits, ServerOptions
-from grls.serve.problems import GONE, RefusalError
-from grls.serve.served import Opened, Served, Version, open_served, queries_to_try, sampled_metadata
-from grls.serve.start import named_folders
-from grls.serve.worker import Job, Worker
+from grls.serve.problems import GONE
+from grls.serve.served import Served, Version, queries_to_try, sampled_metadata, set_loaded_aside
+from grls.serve.worker import Job, RefusalError, Worker, busy
 
 if TYPE_CHECKING:
     from grls.serve.answering import Answering
 
 
-@dataclass
 class Serving:
     """The state of a server.
 
-    Args:
+    Attributes:
         options: What it serves, and how.
         retrievers: Name -> retriever, at least one once they are loaded.
+        loading: The names of the retrievers while they are loaded, then empty.
         admin: The hash of the administrator's token; None: no administrator.
         examples: Queries to try, which the page offers; empty: those of the data set beside a retriever.
-        loading: The names of the retrievers while they are loaded, then empty.
         answering: The language model, if there is one and it is loaded.
         ending: The server shuts down.
         reload: Loads a new version of a retriever.
     """
 
-    options: ServerOptions
-    retrievers: dict[str, Served] = field(default_factory=dict)
-    admin: bytes | None = None
-    examples: tuple[str, ...] = ()
-    loading: tuple[str, ...] = ()
-    metrics: Metrics = field(default_factory=Metrics)
-    answering: Answering | None = None
-    ending: bool = False
-    reload: Callable[[Served], Version] = Served.reload
+    def __init__(self, options: ServerOptions):
+        self.options, self.metrics, self.ending = options, Metrics(), False
+        self.retrievers: dict[str, Served] = {}
+        self.loading = tuple(options.folders)
+        self.admin = read_admin_token(options.access.admin)
+        self.examples = () if options.examples is None else queries_to_try(options.examples)
+        self.answering: Answering | None = None
+        self.reload: Callable[[Served], Version] = Served.reload
 
     @property
     def limits(self) -> RequestLimits:
@@ -72,13 +71,20 @@ class Serving:
         folder.
         """
         options, metrics = self.options, self.metrics
-        opened = Opened(options, metrics.batch, metrics.parts, say=say)
+        prepare = None
         if options.answer.model is not None:
             from grls.serve.answering import Answering  # late: a search does not need it
 
-            self.answering = Answering(options.answer, options.device, metrics.answers)
-            opened = opened._replace(prepare=self.answering.prepare)
-        retrievers = open_served(opened, numbers)
+            self.answering = Answering(options.answer, options.device, metrics)
+            prepare = self.answering.prepare
+        retrievers: dict[str, Served] = {}
+        for name, folder in options.folders.items():
+            begun = perf_counter()
+            retrievers[name] = Served(name, folder, options, metrics, prepare, numbers.get(name, 1))
+            searcher, seconds = retrievers[name].version.searcher, perf_counter() - begun
+            passages = counted(len(searcher.corpus), "passage")
+            say(f"{name}: {searcher.retriever.kind}, {passages}, loaded in {seconds:.1f} s")
+        set_loaded_aside()
         if options.url_field != URL:
             corpora = [served.version.searcher.corpus for served in retrievers.values()]
             fields = {name for corpus in corpora for record in sampled_metadata(corpus) for name in record}
@@ -92,7 +98,7 @@ class Serving:
     def check_loaded(self) -> None:
         if self.loading:
             text = f"the server is loading {', '.join(self.loading)}; try again, or use another one."
-            raise RefusalError(503, text, {"Retry-After": "5"})
+            raise busy(text)
 
     def find(self, name: str | None) -> Served:
         """A retriever by its name; None: the first one."""
@@ -103,17 +109,6 @@ class Serving:
             raise RefusalError(404, text)
         return self.retrievers[known]
 
-    @property
-    def alive(self) -> bool:
-        workers = [served.version.worker for served in self.retrievers.values()]
-        workers += [] if self.answering is None else [self.answering.worker]
-        return all(worker.alive for worker in workers)
-
-    def waiting(self) -> tuple[dict[str, int], int]:
-        """How many requests wait for each retriever, and how many questions for the language model."""
-        questions = 0 if self.answering is None else len(self.answering.worker)
-        return {name: len(served.version.worker) for name, served in self.retrievers.items()}, questions
-
     def close(self) -> None:
         """Do the waiting jobs, and accept no further job."""
         self.ending = True
@@ -121,13 +116,6 @@ class Serving:
             self.answering.worker.close()
         for served in self.retrievers.values():
             served.version.worker.close()
-
-
-def serving_to_load(options: ServerOptions) -> Serving:
-    names = tuple(named_folders(options.folders))
-    examples = () if options.examples is None else queries_to_try(options.examples)
-    admin = read_admin_token(options.access.admin)
-    return Serving(options, admin=admin, examples=examples, loading=names)
 
 
 def serving(request: Request) -> Serving:
@@ -192,16 +180,9 @@ def check_limit(name: str, value: int, most: int) -> None:
 _Result = TypeVar("_Result")
 
 
-class ClientGoneError(RefusalError):
-    """The client does not wait for the response any more."""
-
-    def __init__(self) -> None:
-        super().__init__(GONE, "the client has gone.")
-
-
 def late(seconds: float) -> RefusalError:
     text = f"the request took longer than the {seconds:g} s that one may take; ask for less, or try again."
-    return RefusalError(503, text, {"Retry-After": "5"})
+    return busy(text)
 
 
 async def outcome(
@@ -215,8 +196,6 @@ async def outcome(
     worker.submit(job)
     try:
         return await while_there(request, asyncio.wrap_future(job.future), seconds)
-    except RefusalError:
-        raise
     except GrlsError as error:
         raise public_error(version, error) from error
     finally:
@@ -241,7 +220,7 @@ async def while_there(request: Request | None, awaited: Awaitable[_Result], seco
         await asyncio.wait((work, gone), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if work.done():
             return work.result()
-        raise ClientGoneError if gone.done() else late(seconds)
+        raise RefusalError(GONE, "the client has gone.") if gone.done() else late(seconds)
     finally:
         work.cancel()
         gone.cancel()

@@ -54,5 +54,5 @@ def address_of(host: str, port: int) -> str:
     return f"http://{f'[{name}]' if ':' in name else name}:{port}"
 
 
-def loading(folders: Sequence[str], address: str) -> str:
-    return f"Loading {', '.join(folders)} for {address}"
+def loading(folders: Mapping[str, str], address: str) -> str:
+    return f"Loading {', '.join(folders.values())} for {address}"

@@ -1,7 +1,6 @@
 """The thread of a retriever: jobs wait in its queue, and jobs of one key are done as one batch.
 
-The queue is bounded. A job that is withdrawn leaves it at once. A thread that dies is replaced, and its
-jobs are done again.
+The queue is bounded. A job that is withdrawn leaves it at once.
 
 Clients that were answered together ask again together, but their requests come in one by one. So a batch
 that holds up nobody waits a moment, until the queue is as long as before.
@@ -13,12 +12,11 @@ of one retriever, k and filter; other streams make one hop a turn, so that reque
 
 from __future__ import annotations
 
-import logging
 import math
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice, takewhile
 from threading import Condition, RLock, Thread
 from time import perf_counter
@@ -33,30 +31,23 @@ from grls.io.timing import Part, PartCounts, counting
 from grls.retrieve.base import LetsJoin, Plan, Retriever, runner_of
 from grls.retrieve.hits import plan_search, search_hits, with_texts
 
-log = logging.getLogger(__name__)
-
-_TRIES = 2
-"""Most times that a job is begun, if its thread dies."""
 _SHARE, _MOST = 0.1, 0.02
 """A batch waits for jobs for this share of the seconds of the batch before, at most for so many seconds."""
 _LONGEST = 60
 """Largest number of seconds after which a client is asked to come back."""
 
 
-class QueueFullError(GrlsError):
-    """The queue is full; the client may try again after so many seconds."""
+class RefusalError(GrlsError):
+    """A request that is refused, with the status of the response, its detail, and further headers."""
 
-    def __init__(self, seconds: int):
-        super().__init__(f"the queue is full; try again in {seconds} s.")
-        self.seconds = seconds
+    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None):
+        super().__init__(detail)
+        self.status, self.headers = status, dict(headers or {})
 
 
-class LateError(GrlsError):
-    """Requests wait too long; the client may try again after so many seconds."""
-
-    def __init__(self, seconds: int):
-        super().__init__(f"requests wait too long for this retriever; try again in {seconds} s.")
-        self.seconds = seconds
+def busy(detail: str, seconds: int = 5) -> RefusalError:
+    """The refusal of a request that may be sent again after some seconds."""
+    return RefusalError(503, detail, {"Retry-After": str(seconds)})
 
 
 class GivenUpError(GrlsError):
@@ -64,13 +55,6 @@ class GivenUpError(GrlsError):
 
     def __init__(self) -> None:
         super().__init__("nobody waits for this answer any more.")
-
-
-class ShutdownError(GrlsError):
-    """The server ends, and accepts no further request."""
-
-    def __init__(self) -> None:
-        super().__init__("the server is shutting down; send the request to another one, or later.")
 
 
 def answer_together(requests: Sequence[Any], find: Callable[..., list[list[Hit]]], *options: Any) -> None:
@@ -113,14 +97,13 @@ class Job:
         size: The number of its queries.
         key: Jobs of one key form a batch; None: the job is a batch alone.
         future: Gets the result, or the error; cancelled when the client has gone.
-        tries: The number of times that it was begun.
         check: Called before a result is delivered; an error takes its place.
     """
 
     check: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(self, size: int = 1, key: Hashable = None):
-        self.size, self.key, self.tries = size, key, 0
+        self.size, self.key = size, key
         self.future: Future[Any] = Future()
 
     def work(self, batch: Sequence[Any], queue: Worker) -> bool:
@@ -137,10 +120,9 @@ class Worker:
         batch: Largest number of queries of a batch; a job with more is a batch of its own.
         watch: Called after each batch with its number of queries and its seconds; when queries have joined,
             with the number of queries that are searched then.
-        spent: The counts to which the thread adds.
+        spend: Called with each part of a search, its seconds and its tokens.
         wait: Largest number of seconds that a job is expected to wait.
         check: Called before a job waits, before a batch, and before a result; an error refuses the jobs.
-        trace: Makes the trace of a job, where its request asks for it.
     """
 
     def __init__(
@@ -149,16 +131,16 @@ class Worker:
         most: int,
         batch: int,
         watch: Callable[..., object],
-        spent: PartCounts | None = None,
+        spend: Callable[[Part, float, int], object] = lambda *_: None,
         wait: float = math.inf,
         check: Callable[[], object] = lambda: None,
     ):
         self._name, self._most, self._batch, self._watch = name, most, batch, watch
         self._wait, self._check = wait, check
-        self._spent, self._joins = spent or PartCounts(), False
+        self._spend, self._joins = spend, False
         self._waiting: deque[Job] = deque()
         self._changed = Condition()
-        self._closing = False
+        self.closing = False
         self._seconds = 0.0  # of a job, smoothed
         self._marked = 0.0  # the time at which jobs last began
         self._batch_jobs: list[Job] = []
@@ -168,27 +150,26 @@ class Worker:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    @property
-    def alive(self) -> bool:
-        """Whether the thread runs, or has not been needed yet."""
-        return self._thread is None or self._thread.is_alive()
-
     def submit(self, job: Job) -> None:
         self._check()
         with self._changed:
-            if self._closing:
-                raise ShutdownError
+            if self.closing:
+                raise busy("the server is shutting down; send the request to another one, or later.")
             seconds = self._seconds * len(self._waiting)
             if len(self._waiting) >= self._most:
-                raise QueueFullError(min(_LONGEST, max(1, math.ceil(seconds))))
+                again = min(_LONGEST, max(1, math.ceil(seconds)))
+                raise busy(f"the queue is full; try again in {again} s.", again)
             if seconds > self._wait:
-                raise LateError(min(_LONGEST, max(1, math.ceil(seconds - self._wait))))
+                again = min(_LONGEST, max(1, math.ceil(seconds - self._wait)))
+                text = f"requests wait too long for this retriever; try again in {again} s."
+                raise RefusalError(429, text, {"Retry-After": str(again)})
             job.check = self._check
             self._waiting.append(job)
             begun = sum(not job.future.done() for job in self._batch_jobs)
             self._present = max(self._present, len(self._waiting) + begun)
             if self._thread is None:
-                self._start()
+                self._thread = Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
             self._changed.notify()
 
     def joining(self, key: Hashable) -> int:
@@ -205,7 +186,6 @@ class Worker:
                 self._gather()
             while queries > 0 and self._waiting and self._waiting[0].key == key:
                 joined.append(self._waiting.popleft())
-                joined[-1].tries += 1
                 queries -= joined[-1].size
         if joined:  # a search may go on for hours, so finished jobs are dropped
             self._batch_jobs[:] = [job for job in self._batch_jobs if not job.future.done()] + joined
@@ -225,36 +205,22 @@ class Worker:
     def close(self) -> None:
         """Accept no further job, do the waiting jobs, and end the thread."""
         with self._changed:
-            self._closing = True
+            self.closing = True
             self._changed.notify()
             thread = self._thread
         if thread is not None:
             thread.join()
 
-    def _start(self) -> None:
-        self._thread = Thread(target=self._run, name=self._name, daemon=True)
-        self._thread.start()
-
     def _run(self) -> None:
-        try:
-            while self._next():
-                self._do()
-        except BaseException:
-            log.exception("the thread %s ended; another one goes on", self._name)
-            with self._changed:  # the jobs of its batch wait again, before all others
-                for job in reversed(self._batch_jobs):
-                    if job.tries < _TRIES and not job.future.done():
-                        self._waiting.appendleft(job)
-                    else:
-                        deliver_error(job.future, RuntimeError("the thread of the retriever ended"))
-                self._start()
+        while self._next():
+            self._do()
 
     def _next(self) -> bool:
         """Take the next batch, the oldest job and jobs of its key; False: the worker is closed."""
         with self._changed:
             self._batch_jobs = []
             while not self._waiting:
-                if self._closing:
+                if self.closing:
                     return False
                 self._changed.wait()
             self._gather()
@@ -280,7 +246,7 @@ class Worker:
 
     def _gather(self) -> None:
         """Wait a moment for as many jobs as waited at once before; jobs that do not come are forgotten."""
-        while len(self._waiting) < self._present and not self._closing:
+        while len(self._waiting) < self._present and not self.closing:
             seconds = self._until - perf_counter()
             if seconds <= 0:
                 break
@@ -293,22 +259,20 @@ class Worker:
             return
         size, begun = sum(job.size for job in batch), perf_counter()
         self._marked, self._joins = begun, False
-        for job in batch:
-            job.tries += 1
-        first = batch[0]
         try:
             self._check()
-            counts = _JobCounts(self._spent, self._batch_jobs)
+            counts = _JobCounts(self._spend, self._batch_jobs)
             with counting(counts), reporting(counts.step):
-                goes_on = first.work(tuple(batch), self)
+                goes_on = batch[0].work(tuple(batch), self)
             if goes_on:
                 with self._changed:
                     self._waiting.extend(batch)
             else:
                 self._expect()
-        except Exception as error:  # belongs to the clients
+        except BaseException as error:  # belongs to the clients; the thread never ends by it
+            failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
             for job in batch:
-                deliver_error(job.future, error)
+                deliver_error(job.future, failure)
         self._mark(len(batch))
         if not self._joins:
             self._watch(size, perf_counter() - begun)
@@ -322,12 +286,12 @@ class Worker:
 class _JobCounts(PartCounts):
     """Counts for a thread, and ends the work of its jobs once nobody waits for them."""
 
-    def __init__(self, spent: PartCounts, jobs: Sequence[Job]):
+    def __init__(self, spend: Callable[[Part, float, int], object], jobs: Sequence[Job]):
         super().__init__()
-        self._spent, self._jobs = spent, jobs
+        self._spend, self._jobs = spend, jobs
 
     def add(self, part: Part, seconds: float, tokens: int) -> None:
-        self._spent.add(part, seconds, tokens)
+        self._spend(part, seconds, tokens)
 
     def step(self, *_: object) -> None:
         """End the work where the clients of all jobs have gone, or their time is up."""
@@ -400,23 +364,15 @@ class StreamJob(Job):
         self._runner = runner_of(retriever)
         super().__init__(key=None if self._runner is None else id(self._runner))
         self._retriever, self._query, self._allow, self._emit = retriever, query, allow, emit
+        self._hops = stream_hops(retriever, query, allow, RLock())
         self._sent = 0  # hops that are sent
-
-    @cached_property
-    def _hops(self) -> Any:
-        return stream_hops(self._retriever, self._query, self._allow, RLock())
 
     def work(self, batch: Sequence[JoiningJob], queue: Worker) -> bool:
         """Make a hop, or all hops in a search with other jobs; whether further hops may follow."""
         if self._runner is not None:
             do_together(self._runner, JoiningJobs(batch, queue))
             return False
-        try:
-            hop = next(self._hops, None)
-        except BaseException:  # if the thread dies, the hops are retrieved again, and not sent twice
-            self.__dict__.pop("_hops", None)
-            raise
-        self.tries = 0  # of the next hop
+        hop = next(self._hops, None)
         if hop is not None:
             self._send(hop)
         if hop is None or hop.last:
@@ -433,7 +389,7 @@ class StreamJob(Job):
 
     def alone(self) -> None:
         try:
-            for hop in stream_hops(self._retriever, self._query, self._allow, RLock()):
+            for hop in self._hops:
                 if self.future.done():
                     return
                 self._send(hop)

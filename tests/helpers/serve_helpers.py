@@ -19,7 +19,6 @@ from grls.errors import DataError
 from grls.retrieve.base import Description, SoFar
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.queries import queries_of
-from grls.serve.answering import Answering
 from grls.serve.app import create_app
 from grls.serve.options import (
     NO_ANSWERS,
@@ -31,7 +30,7 @@ from grls.serve.options import (
     ServerOptions,
 )
 from grls.serve.run import HttpServer, bound
-from grls.serve.served import Opened, Served, Version
+from grls.serve.served import Served, Version
 from grls.serve.serving import Serving
 from grls.serve.start import address_of
 
@@ -99,9 +98,10 @@ class Slow:
 class Ready(Served):
     """A retriever of the server that is not read from a folder."""
 
-    def __init__(self, name: str, retriever: Slow, how: Opened):
+    def __init__(self, name: str, retriever: Slow, serving: Serving):
         self.name, self.folder = name, Path("nowhere")
-        self.version = Version(name, 1, Searcher(retriever, "nowhere"), how)  # type: ignore[arg-type]
+        searcher = Searcher(retriever, "nowhere")  # type: ignore[arg-type]
+        self.version = Version(name, 1, searcher, serving.limits, serving.metrics)
 
 
 def serving_of(
@@ -110,15 +110,13 @@ def serving_of(
     admin: bytes | None = None,
     answer: AnswerOptions = NO_ANSWERS,
 ) -> Serving:
-    options = ServerOptions(tuple(retrievers), limits, device="cpu", answer=answer)
-    serving = Serving(options, admin=admin)
-    how = Opened(options, serving.metrics.batch, serving.metrics.parts)
-    if answer.model is not None:
-        serving.answering = Answering(answer, "cpu", serving.metrics.answers)
-        how = how._replace(prepare=serving.answering.prepare)
-    for name, one in retrievers.items():
-        made = Ready(name, one, how) if isinstance(one, Slow) else Served(name, one, how)
-        serving.retrievers[name] = made
+    folders = {name: str(one) for name, one in retrievers.items() if isinstance(one, Path)}
+    slow = {name: one for name, one in retrievers.items() if isinstance(one, Slow)}
+    serving = Serving(ServerOptions(folders, limits, device="cpu", answer=answer))
+    serving.load()
+    serving.admin = admin
+    serving.retrievers |= {name: Ready(name, one, serving) for name, one in slow.items()}
+    serving.options = serving.options._replace(folders=folders | dict.fromkeys(slow, "nowhere"))
     return serving
 
 

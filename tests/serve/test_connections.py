@@ -286,7 +286,7 @@ def test_a_call_ends_with_its_client_or_its_time(
 
 
 def test_requests_are_refused_where_no_place_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("grls.serve.options._SPARE", -ServerOptions(()).answer.queue)
+    monkeypatch.setattr("grls.serve.options._SPARE", -ServerOptions({}).answer.queue)
     retriever = Slow()
     retriever.gate.clear()
     with (

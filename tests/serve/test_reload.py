@@ -19,8 +19,9 @@ from grls.serve import served
 from grls.serve.app import create_app
 from grls.serve.guards import read_admin_token
 from grls.serve.options import ServerOptions
-from grls.serve.served import Opened, open_served
+from grls.serve.serving import Serving
 from grls.serve.start import named_folders
+from grls.serve.worker import RefusalError
 
 TOKEN = {"Authorization": "Bearer the-token-of-the-admin"}
 
@@ -64,7 +65,7 @@ def test_a_version_that_cannot_be_spread_is_refused(folder: Path) -> None:
         raise GrlsError("no replica can be started.")
 
     server = serving_of({"one": folder}).retrievers["one"]
-    with pytest.raises(served.VersionError, match=r"version 1 goes on: no replica can be started\."):
+    with pytest.raises(RefusalError, match=r"version 1 goes on: no replica can be started\."):
         server.reload(refuse)
     assert server.version.number == 1
     assert server.reload().number == 2
@@ -155,8 +156,9 @@ def test_an_old_version_leaves_the_memory_and_what_is_loaded_is_set_aside(
     """A full collection of garbage stops every thread: for 0.3 s, with torch and transformers loaded."""
     monkeypatch.setattr(served, "_GRACE", 0.0)
     try:
-        options = ServerOptions((str(kinds / "generative"),), device="cpu")
-        (one,) = open_served(Opened(options)).values()
+        serving = Serving(ServerOptions({"one": str(kinds / "generative")}, device="cpu"))
+        serving.load()
+        one = serving.retrievers["one"]
         until(_set_aside)  # versions of other tests may end now, which looks at everything again
         old = weakref.ref(one.version.searcher.retriever)
         one.reload()

@@ -146,29 +146,27 @@ def test_a_wrong_request_is_refused_with_what_was_expected(
     assert said in problem(response, 422)["detail"]
 
 
-TEXT = "a text (1 to 4,000 characters)"
-TEXTS = f"{TEXT}, or a list (1 to 64 items), each {TEXT}"
 FIELDS = "retriever, where, allow, hops, query, k, metadata"
+SHORT = "String should have at least 1 character"
 PLAIN: list[tuple[Any, dict[str, str]]] = [
-    ({"query": ""}, {"query": f"expected {TEXTS}, got an empty text"}),
+    ({"query": ""}, {"query": f"{SHORT}, got ''"}),
     (
         {"query": ["a", "", 7]},
-        {"query.1": f"expected {TEXT}, got an empty text", "query.2": f"expected {TEXT}, got 7"},
+        {"query.1": f"{SHORT}, got ''", "query.2": "Input should be a valid string, got 7"},
     ),
-    ({}, {"query": f"it is missing; expected {TEXTS}"}),
-    ({"query": "a", "k": 0}, {"k": "expected a whole number (1 to 100), got 0"}),
+    ({}, {"query": "it is missing"}),
+    ({"query": "a", "k": 0}, {"k": "Input should be greater than or equal to 1, got 0"}),
     ({"query": "a", "size": 3}, {"size": f"there is no such field; there are {FIELDS}"}),
     (
-        {"query": "a", "hops": {"steps": "x" * 50, "max": 0, "chains": 3}},
+        {"query": "a", "hops": {"steps": "x" * 500, "max": 0, "chains": 3}},
         {
-            "hops.steps": "expected one of single, fixed, dynamic, ranked, or null, got a text of 50 "
-            "characters",
-            "hops.max": "expected a whole number (1 to 8), or null, got 0",
+            "hops.steps": f"Input should be 'single', 'fixed', 'dynamic' or 'ranked', got '{'x' * 59}…",
+            "hops.max": "Input should be greater than or equal to 1, got 0",
             "hops.chains": "there is no such field; there are steps, max",
         },
     ),
-    ([], {"body": f"expected an object with the fields {FIELDS}, got an empty list"}),
-]  # fmt: skip
+    ([], {"body": "expected an object, got []"}),
+]
 
 
 @pytest.mark.parametrize(("body", "faults"), PLAIN, ids=[json.dumps(body)[:40] for body, _ in PLAIN])

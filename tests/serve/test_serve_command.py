@@ -24,7 +24,7 @@ from grls.errors import ConfigError
 from grls.serve.app import create_app
 from grls.serve.options import AccessOptions, FileOptions, RequestLimits, ServerOptions, read_options
 from grls.serve.run import bound
-from grls.serve.serving import serving_to_load
+from grls.serve.serving import Serving
 from grls.serve.start import address_of, say
 
 
@@ -105,8 +105,8 @@ def test_it_answers_while_it_loads_and_a_signal_ends_it_then(tmp_path: Path) -> 
 
 
 def test_addresses_while_it_loads(hostile: Path) -> None:
-    options = ServerOptions((f"one={hostile}",), device="cpu", tools=False)
-    serving = serving_to_load(options)
+    options = ServerOptions({"one": str(hostile)}, device="cpu", tools=False)
+    serving = Serving(options)
     with TestClient(create_app(serving)) as client:
         health = {"status": "starting", "retrievers": []}
         assert (client.get("/health").status_code, client.get("/health").json()) == (200, health)
@@ -153,9 +153,9 @@ import sys
 from starlette.testclient import TestClient
 from grls.serve.app import create_app
 from grls.serve.options import ServerOptions
-from grls.serve.serving import serving_to_load
-options = ServerOptions((sys.argv[1],))
-serving = serving_to_load(options)
+from grls.serve.serving import Serving
+options = ServerOptions({"one": sys.argv[1]})
+serving = Serving(options)
 serving.load()
 with TestClient(create_app(serving)) as client:
     assert client.get("/v1/retrievers").json()

@@ -54,23 +54,6 @@ def test_an_error_after_the_first_hop_is_an_event(slow: Serve) -> None:
     assert json.loads(error[1])["detail"] == "no second hop"
 
 
-def test_a_stream_whose_thread_dies_goes_on_after_the_hops_that_were_sent(
-    slow: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client, retriever = slow()
-    work, deaths = retriever.work, iter([False, True])
-
-    def dying() -> None:
-        work()
-        if next(deaths, False):
-            raise SystemExit
-
-    monkeypatch.setattr(retriever, "work", dying)
-    *hops, end = events(client.post("/v1/stream", json={"query": "a"}).text)
-    assert [json.loads(data)["number"] for _, data in hops] == [1, 2, 3]
-    assert end[0] == "end"
-
-
 def test_a_search_comes_in_between_two_hops(slow: Serve) -> None:
     import threading
 

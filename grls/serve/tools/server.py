@@ -33,7 +33,7 @@ from grls.retrieve.hits import returns_chain
 from grls.serve.bodies import Body, Filtered, HopsBody, LinkBody, QueryText, Score
 from grls.serve.guards import log_lines
 from grls.serve.options import ServerOptions
-from grls.serve.problems import listed, plain_faults, problem_for
+from grls.serve.problems import faults_of, listed, problem_for
 from grls.serve.routes import describe_retrievers, passage_of
 from grls.serve.serving import Serving, check_limit, check_queries, outcome, retrieval_of
 from grls.serve.tools.stdio import LineClient, aside, instructions
@@ -73,7 +73,7 @@ def tool_server(serving: Serving) -> Any:
     async def opened() -> Serving:
         return serving
 
-    return _server(serving.loading or serving.retrievers, opened)
+    return _server(serving.options.folders, opened)
 
 
 def serve_lines(options: ServerOptions, client: LineClient) -> None:
@@ -91,7 +91,7 @@ def serve_lines(options: ServerOptions, client: LineClient) -> None:
         return serving
 
     try:
-        anyio.run(_serve_lines, client, opened, min(options.limits.batch, options.limits.queue))
+        anyio.run(_serve_lines, client, opened, options)
     except BaseExceptionGroup as errors:
         end: BaseException | None = errors.subgroup(_ENDS)
         if end is None:
@@ -113,8 +113,8 @@ def _unless_ended(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
         loop.default_exception_handler(context)
 
 
-async def _serve_lines(client: LineClient, opened: Callable[[], Serving], most: int) -> None:
-    """``most``: the number of calls without an answer up to which further lines are read."""
+async def _serve_lines(client: LineClient, opened: Callable[[], Serving], options: ServerOptions) -> None:
+    most = min(options.limits.batch, options.limits.queue)  # calls without an answer: no further line is read
     unanswered, is_heard = 0, _is_heard(1)
     loop, lines = asyncio.get_running_loop(), asyncio.Queue[bytes](1)
     loop.set_exception_handler(_unless_ended)
@@ -164,7 +164,7 @@ async def _serve_lines(client: LineClient, opened: Callable[[], Serving], most: 
                 unanswered -= isinstance(message.message, JSONRPCResponse | JSONRPCError)
 
     serving = asyncio.create_task(later())
-    server = _server(client.names, lambda: asyncio.shield(serving))
+    server = _server(options.folders, lambda: asyncio.shield(serving))
     Thread(target=hear, name="grls-serve-lines", daemon=True).start()  # no signal waits for a line
     received, asked = anyio.create_memory_object_stream[Any]()
     answered, answers = anyio.create_memory_object_stream[Any]()
@@ -278,11 +278,8 @@ async def _answer(
     try:
         call = TOOLS[name].model_validate(arguments)
     except ValidationError as error:
-        schema = _schema(TOOLS[name])
-        return (
-            f"the call of {name} cannot be used: {listed(plain_faults(error.errors(), schema, schema))}.",
-            True,
-        )
+        faults = faults_of(error.errors(), list(TOOLS[name].model_fields))
+        return f"the call of {name} cannot be used: {listed(faults)}.", True
     try:
         serving = await opened()
     except Exception as error:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import grls
 from grls.serve.options import ServerOptions
-from grls.serve.start import loading, named_folders, say
+from grls.serve.start import loading, say
 
 HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """The versions of the protocol in which a client connects by ``initialize``."""
@@ -29,7 +29,6 @@ _ENVELOPE = ("protocolVersion", "clientInfo", "clientCapabilities")
 class LineClient(NamedTuple):
     """A client at standard input and output: its first line, the answer sent to it, and further lines."""
 
-    names: tuple[str, ...]
     lines: BinaryIO
     first: bytes
     answer: Mapping[str, Any] | None
@@ -37,16 +36,15 @@ class LineClient(NamedTuple):
 
 def connect(options: ServerOptions) -> LineClient:
     """Wait for the first line of a client, and answer it if it is the request by which one connects."""
-    names = named_folders(options.folders)  # a folder that is none ends the server at once
     aside(loading(options.folders, "standard input and output"))
     lines = os.fdopen(os.dup(0), "rb", closefd=False)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nothing else reads what the client writes
     first = lines.readline()
-    answer = first_answer(first, names)
+    answer = first_answer(first, options.folders)
     if answer is not None:
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
-    return LineClient(tuple(names), lines, first, answer)
+    return LineClient(lines, first, answer)
 
 
 def aside(text: str) -> None:
