@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from grls.retrieve.hops.options import BIAS, HopSteps
 from grls.serve.options import AnswerMethod
@@ -20,20 +20,19 @@ def json_score(value: float | None) -> float | None:
 
 Score = Annotated[float | None, BeforeValidator(json_score)]
 """A score; null where it is no finite number."""
-Drawn = Annotated[Score, AfterValidator(lambda value: value and round(value, 6))]
-"""A score with as many digits as a picture needs."""
 
 
 class Body(BaseModel):
-    """The rules of every body."""
+    """The rules of requests."""
 
     # Without a bound, pydantic takes half characters (lone surrogates) for text.
     model_config = ConfigDict(extra="forbid", strict=True, str_min_length=0)
 
-    @classmethod
-    def of(cls, value: Any) -> Self:
-        """A response with the values of an object of the library, or of a mapping of such objects."""
-        return cls.model_validate(value, strict=False, from_attributes=True)
+
+class Reply(BaseModel):
+    """A response; its values may be objects of the library."""
+
+    model_config = ConfigDict(from_attributes=True)
 
 
 class HopsBody(Body):
@@ -87,7 +86,7 @@ class StreamBody(HoppingBody):
     query: QueryText
 
 
-class HitBody(Body):
+class HitBody(Reply):
     """A passage that was found."""
 
     id: str
@@ -96,7 +95,7 @@ class HitBody(Body):
     text: str
 
 
-class LinkBody(Body):
+class LinkBody(Reply):
     """A name that led to a passage."""
 
     words: str = Field(description="The name, as the title of the passage writes it, or in small letters.")
@@ -115,14 +114,14 @@ class FoundHitBody(HitBody):
     )
 
 
-class ResultBody(Body):
+class ResultBody(Reply):
     """The hits of a query, best first; of fixed and dynamic hops the best chain, in the order of hops."""
 
     query: str
     hits: list[FoundHitBody]
 
 
-class FoundBody(Body):
+class FoundBody(Reply):
     """The answer to a search."""
 
     retriever: str
@@ -130,7 +129,7 @@ class FoundBody(Body):
     results: list[ResultBody]
 
 
-class HopBody(Body):
+class HopBody(Reply):
     """A hop, with the best chain so far."""
 
     number: int = Field(description="The hop, from 1.")
@@ -156,7 +155,7 @@ class ExplainBody(Body):
     )
 
 
-class PartBody(Body):
+class PartBody(Reply):
     """A part of a report."""
 
     kind: Literal["facts", "text", "table"] = Field(
@@ -167,7 +166,7 @@ class PartBody(Body):
     marked: list[int] = Field(description="The rows that stand out, from 0.")
 
 
-class StandingBody(Body):
+class StandingBody(Reply):
     """Where a passage stands, and why."""
 
     gold: str = Field(description="Id of the passage, as the request names it.")
@@ -179,7 +178,7 @@ class StandingBody(Body):
     parts: list[PartBody] = Field(description="The same in parts, for a page.")
 
 
-class ExplainedBody(Body):
+class ExplainedBody(Reply):
     """The explanation of a query."""
 
     retriever: str
@@ -187,7 +186,7 @@ class ExplainedBody(Body):
     passages: list[StandingBody]
 
 
-class PassageBody(Body):
+class PassageBody(Reply):
     """A passage of a corpus."""
 
     retriever: str
@@ -203,7 +202,7 @@ class ReloadBody(Body):
     retriever: str | None = Field(None, description="Its name; null: the first one of the server.")
 
 
-class VersionBody(Body):
+class VersionBody(Reply):
     """The version of a retriever that answers."""
 
     retriever: str
@@ -211,21 +210,21 @@ class VersionBody(Body):
     passages: int
 
 
-class HealthBody(Body):
+class HealthBody(Reply):
     """The state of the server."""
 
     status: Literal["ok", "ending", "starting"]
     retrievers: list[VersionBody]
 
 
-class FaultBody(Body):
+class FaultBody(Reply):
     """A field of a request that cannot be used."""
 
     field: str
     problem: str
 
 
-class ProblemBody(Body):
+class ProblemBody(Reply):
     """An error (RFC 9457)."""
 
     type: str = "about:blank"
@@ -244,40 +243,7 @@ class TraceBody(HoppingBody):
     most: int = Field(24, ge=1, le=64, description="Candidates of a step that are listed.")
 
 
-class TracedBeamBody(Body):
-    """A prefix that a step continues."""
-
-    parent: int | None = Field(description="Its place among the candidates of the step before; null: none.")
-    allowed: int = Field(description="Number of tokens that the constraint allows after it.")
-    mass: Drawn = Field(description="Probability of all allowed tokens within the vocabulary.")
-
-
-class TracedTokenBody(Body):
-    """A token that may continue a prefix."""
-
-    beam: int = Field(description="Place of the prefix among the beams of the step.")
-    token: str = Field(description="The token as the tokenizer writes it.")
-    full: Drawn = Field(description="Log-probability within the vocabulary.")
-    constrained: Drawn = Field(description="Log-probability among the allowed tokens.")
-    prior: Drawn = Field(description="What priors add to the score; null: there are none.")
-    score: Drawn = Field(description="Score of the prefix with this token.")
-    passages: int = Field(description="Different passages that begin so, and may be found.")
-    fate: Literal["kept", "finished", "pruned", "beaten"] = Field(
-        description="What the search does with it; beaten: k results score higher."
-    )
-    unique: bool = Field(description="One passage alone begins so: it is finished before its last token.")
-    found: list[str] = Field(description="Ids of the passages that it finishes.")
-
-
-class TracedStepBody(Body):
-    """A step of the search."""
-
-    beams: list[TracedBeamBody]
-    tokens: list[TracedTokenBody] = Field(description="Candidates, best first.")
-    candidates: int = Field(description="Number of all candidates, those that are not listed included.")
-
-
-class TracedResultBody(Body):
+class TracedResultBody(Reply):
     """A passage that the search returns; DONE: the chain ends."""
 
     id: str
@@ -286,7 +252,7 @@ class TracedResultBody(Body):
     score: Score
 
 
-class TracedBody(Body):
+class TracedBody(Reply):
     """What the beam of a search considers."""
 
     retriever: str
@@ -304,12 +270,15 @@ class TracedBody(Body):
         description="Bias on DONE, which hops add after the search.",
     )
     rescored: int = Field(description="Number of results that are rescored after the search.")
-    steps: list[TracedStepBody]
+    steps: list[dict[str, Any]] = Field(
+        description="The steps, each with the prefixes that it continues (beams) and its best candidates "
+        "(tokens), as grls.explain.beams.TracedStep describes them; null for a number that is not finite."
+    )
     cut: bool = Field(description="The search has further steps.")
     results: list[TracedResultBody]
 
 
-class LimitsBody(Body):
+class LimitsBody(Reply):
     """The limits of requests."""
 
     k: int
@@ -319,14 +288,14 @@ class LimitsBody(Body):
     seconds: float
 
 
-class OwnHopsBody(Body):
+class OwnHopsBody(Reply):
     """How a retriever retrieves where a request does not say it."""
 
     steps: HopSteps
     max: int | None = Field(description="Number of hops, or the largest number; null: not known.")
 
 
-class FieldBody(Body):
+class FieldBody(Reply):
     """A field of metadata, as filters compare it."""
 
     name: str
@@ -338,7 +307,7 @@ class FieldBody(Body):
     where: str = Field(description="A filter that names the field.")
 
 
-class RetrieverBody(Body):
+class RetrieverBody(Reply):
     """A retriever of the server."""
 
     retriever: str
@@ -353,7 +322,7 @@ class RetrieverBody(Body):
     examples: list[str] = Field(description="Queries to try.")
 
 
-class RetrieversBody(Body):
+class RetrieversBody(Reply):
     """The retrievers, the limits, and the methods of the language model."""
 
     limits: LimitsBody
@@ -377,7 +346,7 @@ class AnswerBody(HoppingBody):
     )
 
 
-class SourceBody(Body):
+class SourceBody(Reply):
     """A passage that holds a quote."""
 
     id: str
@@ -385,7 +354,7 @@ class SourceBody(Body):
     text: str
 
 
-class QuoteBody(Body):
+class QuoteBody(Reply):
     """A quote, or a passage that the model read."""
 
     text: str
@@ -394,7 +363,7 @@ class QuoteBody(Body):
     further: int = Field(description="Number of further passages that hold it.")
 
 
-class PieceBody(Body):
+class PieceBody(Reply):
     """A part of what was written."""
 
     kind: Literal["thought", "quote", "answer"]
@@ -402,7 +371,7 @@ class PieceBody(Body):
     quote: int | None = Field(description="Number of the quote, from 0; null: it is none.")
 
 
-class AnsweredBody(Body):
+class AnsweredBody(Reply):
     """The answer to a question."""
 
     retriever: str

@@ -36,14 +36,11 @@ from grls.serve.bodies import (
     LimitsBody,
     OwnHopsBody,
     PassageBody,
-    PieceBody,
-    QuoteBody,
     ReloadBody,
     ResultBody,
     RetrieverBody,
     RetrieversBody,
     SearchBody,
-    SourceBody,
     StreamBody,
     TraceBody,
     TracedBody,
@@ -66,8 +63,7 @@ from grls.serve.worker import BatchKey, CallJob, RefusalError, SearchJob, Stream
 
 if TYPE_CHECKING:  # torch and dspy, which most servers do without
     from grls.api.explaining import ExplainedQuery
-    from grls.explain.beams import BeamTrace
-    from grls.serve.answering import AnswerKey, Record
+    from grls.serve.answering import Record
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +138,7 @@ async def answer_stream(request: Request, body: StreamBody) -> StreamingResponse
                     "scores": [hit.score for hit in hop.chain],
                     "links": [hit.links for hit in hop.chain],
                 }
-                yield server_event("hop", HopBody.of(hop._asdict() | chain).model_dump())
+                yield server_event("hop", HopBody.model_validate(hop._asdict() | chain).model_dump())
                 hop = await anext(hops, None)
             yield server_event("end", {"retriever": version.name, "version": version.number})
         except Exception as error:
@@ -226,7 +222,9 @@ async def describe_retrievers(state: Serving) -> RetrieversBody:
     versions = [served.version for served in state.retrievers.values()]
     described = await run_in_threadpool(lambda: [_described(version, state.examples) for version in versions])
     answers = [] if state.answering is None else list(state.answering.options.methods)
-    return RetrieversBody(limits=LimitsBody.of(state.limits), answers=answers, retrievers=described)
+    return RetrieversBody(
+        limits=LimitsBody.model_validate(state.limits), answers=answers, retrievers=described
+    )
 
 
 def _described(version: Version, examples: tuple[str, ...]) -> RetrieverBody:
@@ -282,8 +280,8 @@ def _fields(metadata: Sequence[Mapping[str, Any]]) -> list[FieldBody]:
     return fields
 
 
-@router.post("/v1/trace")
-async def answer_trace(request: Request, body: TraceBody) -> TracedBody:
+@router.post("/v1/trace", response_model=TracedBody)
+async def answer_trace(request: Request, body: TraceBody) -> dict[str, Any]:
     """The beam at each token of the next passage, and the tokens that the constraint allows."""
     state = serving(request)
     check_queries([body.query], state.limits)
@@ -294,19 +292,21 @@ async def answer_trace(request: Request, body: TraceBody) -> TracedBody:
         raise RefusalError(422, reason)
     evidence = list(dict.fromkeys(body.evidence))
 
-    def traced() -> BeamTrace:
+    def traced() -> dict[str, Any]:
         from grls.explain.beams import trace_beam
+        from grls.explain.text import plain_values
 
-        return trace_beam(retriever, body.query, evidence, allow, body.k, body.most)
+        trace = trace_beam(retriever, body.query, evidence, allow, body.k, body.most)
+        facts: dict[str, Any] = plain_values(trace._asdict() | trace.stop.options)
+        del facts["stop"]
+        return facts
 
-    trace: BeamTrace = await outcome(request, version, CallJob(traced), state.limits.seconds)
-    facts = trace._asdict()
-    facts |= facts.pop("stop").options
-    return TracedBody.of({"retriever": version.name, "version": version.number, **facts})
+    facts = await outcome(request, version, CallJob(traced), state.limits.seconds)
+    return {"retriever": version.name, "version": version.number, **facts}
 
 
-@router.post("/v1/explain")
-async def answer_explain(request: Request, body: ExplainBody) -> ExplainedBody:
+@router.post("/v1/explain", response_model=ExplainedBody)
+async def answer_explain(request: Request, body: ExplainBody) -> dict[str, Any]:
     """Why passages are found for a query, or why not."""
     state = serving(request)
     check_queries([body.query], state.limits)
@@ -321,11 +321,11 @@ async def answer_explain(request: Request, body: ExplainBody) -> ExplainedBody:
     explained: ExplainedQuery = await outcome(request, version, CallJob(explain), state.limits.seconds)
     names = ("gold", "hop", "rank", "score", "above", "parts")
     passages = [{n: getattr(passage, n) for n in names} | {"report": str(passage)} for passage in explained]
-    return ExplainedBody.of({"retriever": version.name, "version": version.number, "passages": passages})
+    return {"retriever": version.name, "version": version.number, "passages": passages}
 
 
-@router.post("/v1/answer")
-async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
+@router.post("/v1/answer", response_model=AnsweredBody)
+async def answer_question(request: Request, body: AnswerBody) -> dict[str, Any]:
     """The answer of a language model, with the passages that it quotes or reads."""
     state = serving(request)
     state.check_loaded()
@@ -364,35 +364,16 @@ async def answer_question(request: Request, body: AnswerBody) -> AnsweredBody:
         raise busy(
             f"the language model failed at this question (method {method}); the log of the server says why."
         )
-    answered: AnsweredBody = await run_in_threadpool(_answered, key, record, limits.k)
-    return answered
-
-
-def _answered(key: AnswerKey, record: Record, most: int) -> AnsweredBody:
-    quoted = [quote["passages"][:most] for quote in record["quotes"]]
-    corpus = key.version.searcher.corpus
-    texts = find_passages(corpus, (passage for passages in quoted for passage in passages))
+    quoted = [quote["passages"][: limits.k] for quote in record["quotes"]]
+    ids = [passage for passages in quoted for passage in passages]
+    texts = await run_in_threadpool(find_passages, version.searcher.corpus, ids)
     quotes = [
-        QuoteBody(
-            text=quote["text"],
-            closed=quote["closed"],
-            sources=[SourceBody(**texts[passage]._asdict()) for passage in passages],
-            further=len(quote["passages"]) - len(passages),
-        )
+        quote | {"sources": [texts[p] for p in passages], "further": len(quote["passages"]) - len(passages)}
         for quote, passages in zip(record["quotes"], quoted, strict=True)
     ]
-    numbers = [None if piece["quote"] < 0 else piece["quote"] for piece in record["pieces"]]
-    pieces = [PieceBody(**piece | {"quote": n}) for piece, n in zip(record["pieces"], numbers, strict=True)]
-    return AnsweredBody(
-        retriever=key.version.name,
-        version=key.version.number,
-        method=key.method,
-        query=record["text"],
-        answer=record["answer"],
-        ended=record["ended"],
-        pieces=pieces,
-        quotes=quotes,
-    )
+    pieces = [piece | {"quote": None if piece["quote"] < 0 else piece["quote"]} for piece in record["pieces"]]
+    answered = {"query": record["text"], "pieces": pieces, "quotes": quotes}
+    return record | answered | {"retriever": version.name, "version": version.number, "method": method}
 
 
 @router.post("/admin/reload", responses=problems(403))

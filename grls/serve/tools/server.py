@@ -30,7 +30,7 @@ from grls.data.types import hop_and_links
 from grls.errors import GrlsError
 from grls.io.ending import needing
 from grls.retrieve.hits import returns_chain
-from grls.serve.bodies import Body, Filtered, HopsBody, LinkBody, QueryText, Score
+from grls.serve.bodies import Body, Filtered, HopsBody, LinkBody, QueryText, Reply, Score
 from grls.serve.guards import log_lines
 from grls.serve.options import ServerOptions
 from grls.serve.problems import faults_of, listed, problem_for
@@ -292,7 +292,7 @@ async def _answer(
         return str(json.loads(bytes(response.body))["detail"]), True
 
 
-def _schema(body: type[Body]) -> dict[str, Any]:
+def _schema(body: type[Body | Reply]) -> dict[str, Any]:
     """The schema of the arguments or of the result of a tool, without the description of the whole."""
     schema = body.model_json_schema()
     del schema["description"], schema["title"]
@@ -315,7 +315,7 @@ _HOPS = 2
 """Hops of a folder of single steps, where a call names no number."""
 
 
-class FoundPassage(Body):
+class FoundPassage(Reply):
     """A passage that was found."""
 
     id: str
@@ -328,13 +328,13 @@ class FoundPassage(Body):
     metadata: dict[str, Any] | None = None
 
 
-class FoundPassages(Body):
+class FoundPassages(Reply):
     """What search and hops find."""
 
     results: list[FoundPassage]
 
 
-class WholePassage(Body):
+class WholePassage(Reply):
     """What fetch shows."""
 
     id: str
@@ -344,13 +344,13 @@ class WholePassage(Body):
     metadata: dict[str, Any]
 
 
-CONTRACT: Mapping[str, type[Body]] = {"search": FoundPassages, "fetch": WholePassage}
+CONTRACT: Mapping[str, type[Reply]] = {"search": FoundPassages, "fetch": WholePassage}
 """Name -> the result of each tool that clients know beforehand."""
 
 
 async def answer_call(
     serving: Serving, call: SearchCall | FetchCall | ListingCall, request: Request | None
-) -> Body:
+) -> Reply:
     """What a tool finds; ``request``: that of HTTP, whose client may go."""
     limits = serving.limits
     if isinstance(call, ListingCall):
