@@ -44,6 +44,11 @@ class QuestionOptions:
     device: Device = "auto"
     name: str | None = None
 
+    def questions(self) -> Questions:
+        from grls.answer.writer import Questions
+
+        return Questions.read(self.data, self.split, self.limit, self.output)
+
 
 def answer_direct(
     *,
@@ -73,7 +78,6 @@ def answer_direct(
     """
     from grls.answer.direct import DirectReader
     from grls.answer.retrievers import FinishedRun, description_of, open_for_reading, retrieval_settings
-    from grls.answer.writer import Questions
     from grls.io.files import sha256
     from grls.retrieve.base import Retriever
     from grls.runs.portions import refuse_own_output
@@ -85,7 +89,7 @@ def answer_direct(
         if hops.steps != "single":
             raise ConfigError("--hops.steps says how to retrieve, and a --run has retrieved: leave it out.")
         refuse_own_output(asked.output, [run])
-    questions = Questions.read(asked.data, asked.split, asked.limit, asked.output)
+    questions = asked.questions()
     opened = None if run is not None else open_for_reading(retriever, hops, asked.device, questions.corpus)
     source: Retriever | FinishedRun | None = opened
     if run is not None:
@@ -170,9 +174,8 @@ def answer_dsp(
         raise ConfigError("an endpoint has models of its own: give --model the name it has there, no `api:`.")
     from grls.answer.dsp import answering  # imported late: DSPy is an extra
     from grls.answer.retrievers import open_for_reading
-    from grls.answer.writer import Questions
 
-    questions = Questions.read(asked.data, asked.split, asked.limit, asked.output)
+    questions = asked.questions()
     logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures stand in the trace
     opened = open_for_reading(retriever, hops, asked.device, questions.corpus)
     answering.answer_with_program(
@@ -204,10 +207,9 @@ def answer_follow_up(
     """
     from grls.answer.iterative import IterativeReader
     from grls.answer.retrievers import open_for_reading, retrieval_settings
-    from grls.answer.writer import Questions
 
     asked = QuestionOptions(**options)
-    questions = Questions.read(asked.data, asked.split, asked.limit, asked.output)
+    questions = asked.questions()
     opened = open_for_reading(retriever, hops, asked.device, questions.corpus)
     assert opened is not None
     described = opened.describe()
@@ -246,8 +248,7 @@ def answer_riches(
         options: See :class:`QuestionOptions`.
     """
     from grls.answer.riches.answerer import run_riches
-    from grls.answer.writer import Questions
 
     asked = QuestionOptions(**options)
-    questions = Questions.read(asked.data, asked.split, asked.limit, asked.output)
+    questions = asked.questions()
     run_riches(questions, asked.model, keys, prompt, search, asked.device, asked.output, asked.name)

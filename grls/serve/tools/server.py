@@ -118,15 +118,13 @@ async def _serve_lines(client: LineClient, opened: Callable[[], Serving], option
     unanswered, is_heard = 0, _is_heard(1)
     loop, lines = asyncio.get_running_loop(), asyncio.Queue[bytes](1)
     loop.set_exception_handler(_unless_ended)
-    handshake = client.answer is not None and "protocolVersion" in client.answer["result"]
-    known = client.answer is not None and not handshake  # the package has to know of a handshake
 
     async def later() -> Serving:
         await asyncio.sleep(_FIRST)
         return await asyncio.to_thread(opened)
 
     def hear() -> None:
-        line = b"" if known else client.first
+        line = client.first
         with suppress(RuntimeError, CancelledError):  # the server ends
             while line := line or client.lines.readline():
                 asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()
@@ -155,12 +153,13 @@ async def _serve_lines(client: LineClient, opened: Callable[[], Serving], option
 
     async def write() -> None:
         nonlocal unanswered
-        sends = not handshake  # the answer to the handshake comes first, and is sent already
+        known = client.answer  # sent already; the package has answered the same request
         async with answers, sent:
             async for message in answers:
-                if sends:
+                if known is not None and getattr(message.message, "id", None) == known["id"]:
+                    known = None
+                else:
                     await sent.send(message)
-                sends = True
                 unanswered -= isinstance(message.message, JSONRPCResponse | JSONRPCError)
 
     serving = asyncio.create_task(later())
