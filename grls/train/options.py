@@ -866,8 +866,6 @@ class RerankerTraining:
             data set folder whose hops are learned.
         output: Folder for everything that the run writes.
         encoder: Folder or hub name of a bidirectional encoder to start from.
-        prefix_tokens: Length of the prefix before a stride, in tokens of the language model. It must be that
-            of the examples; null takes it from them.
         max_tokens: Longest input (prefix and document), in tokens of the encoder.
         fit: Options of the training.
         hops: Options of the hops that are learned without examples.
@@ -880,7 +878,6 @@ class RerankerTraining:
     data: str
     output: str
     encoder: str = "all-MiniLM-L6-v2"
-    prefix_tokens: Count | None = None
     max_tokens: Count = 256
     fit: EncoderOptions = USUAL_RERANKER
     hops: RerankHopOptions = USUAL_RERANK_HOPS

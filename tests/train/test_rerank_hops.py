@@ -164,7 +164,6 @@ def test_it_resumes_and_what_cannot_be_is_refused(root: Path, capsys: pytest.Cap
     assert "had --hops.shuffle false, now it is True" in told
     for more, message in (
         (["--dev=x.jsonl"], "give both, or neither"),
-        (["--prefix_tokens=8"], "--prefix_tokens is for examples of texts"),
         (["--hops.dev_split=gone"], "give another --hops.dev_split"),
         ([f"--data={root / 'data' / 'corpus.jsonl'}"], "corpus.jsonl: expected a data set folder"),
         (["--hops.hard_negatives=0"], "hard_negatives must be at least 1"),

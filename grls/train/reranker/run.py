@@ -70,8 +70,7 @@ def run_reranker(training: RerankerTraining) -> TrainingResult:
 
 
 def examples_of_files(training: RerankerTraining, corpus: Corpus) -> RunExamples:
-    """Examples of files; if a length of prefixes is ``wanted``, theirs must be that."""
-    train, dev, wanted = training.train, training.dev, training.prefix_tokens
+    train, dev = training.train, training.dev
     if train is None or dev is None:
         raise ConfigError(
             f"{Option('train')} and {Option('dev')} name files of examples: give both, or neither to learn "
@@ -93,30 +92,18 @@ def examples_of_files(training: RerankerTraining, corpus: Corpus) -> RunExamples
             )
         if "prefix_tokens" in stated:
             lengths[option] = int(stated["prefix_tokens"])
-    for option, tokens in lengths.items():
-        if wanted is not None and tokens != wanted:
-            raise MismatchError(
-                f"the examples of {Option(option)} have prefixes of {tokens} tokens, got "
-                f"{Option('prefix_tokens', wanted)}: leave {Option('prefix_tokens')} out, or collect them "
-                f"again (`grls ralm examples` with {Option('examples.prefix_tokens', wanted)})."
-            )
     if len(set(lengths.values())) > 1:
         raise MismatchError(
             f"prefixes have {lengths['train']} tokens in {Option('train')} and {lengths['dev']} in "
             f"{Option('dev')}: collect both with the same {Option('examples.prefix_tokens')}."
         )
-    prefix_tokens = next(iter(lengths.values()), PREFIX if wanted is None else wanted)
+    prefix_tokens = next(iter(lengths.values()), PREFIX)
     files = {"the file of training examples": sha256(train), "the file of dev examples": sha256(dev)}
     return RunExamples(read_examples(train), read_examples(dev), files, prefix_tokens=prefix_tokens)
 
 
 def examples_of_hops(training: RerankerTraining, corpus: Corpus) -> RunExamples:
     hops, data = training.hops, training.data
-    if training.prefix_tokens is not None:
-        raise ConfigError(
-            f"{Option('prefix_tokens')} is for examples of texts ({Option('train')}, {Option('dev')}): "
-            "leave it out."
-        )
     if not Path(data).is_dir():
         raise DataError("expected a data set folder with queries.jsonl and qrels/, to learn its hops.", data)
     names = (("train_split", hops.train_split), ("dev_split", hops.dev_split))
