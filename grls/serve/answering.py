@@ -46,7 +46,6 @@ from grls.serve.worker import (
     SearchJob,
     Worker,
     deliver,
-    deliver_error,
 )
 
 
@@ -177,7 +176,7 @@ class QueuedRetriever:
                 raise
             worker.close()  # a new version has taken over; this answer is still from the old version
             with _ended:
-                job.alone()
+                return job.hits(job.queries)
         try:
             while not job.future.done():
                 if self._gone():
@@ -224,18 +223,8 @@ class AnswerJob(Job):
         self.query, self.history, self.answer_key, self._answer = query, history, answer_key, answer
 
     def work(self, batch: Sequence[AnswerJob], queue: Worker) -> bool:
-        """Answer a batch; where it fails, each question alone, so that an error finds its request."""
-        try:
-            for job, record in zip(batch, self._answer(batch), strict=True):
-                deliver(job.future, record)
-        except Exception as error:
-            # Given up: all are cancelled, or the thread of a retriever was lost.
-            final = len(batch) == 1 or isinstance(error, GivenUpError)
-            for job in batch:
-                if final:
-                    deliver_error(job.future, error)
-                elif not job.future.done():
-                    job.work([job], queue)
+        for job, record in zip(batch, self._answer(batch), strict=True):
+            deliver(job.future, record)
         return False
 
 

@@ -57,27 +57,6 @@ class GivenUpError(GrlsError):
         super().__init__("nobody waits for this answer any more.")
 
 
-def answer_together(requests: Sequence[Any], find: Callable[..., list[list[Hit]]], *options: Any) -> None:
-    """Answer requests by one search; where it fails, each alone, so that an error finds its request.
-
-    A request has ``queries``, and a ``future`` that gets the hits of each. ``find`` takes queries and the
-    options.
-    """
-    try:
-        hits = iter(find([query for request in requests for query in request.queries], *options))
-        rankings = [list(islice(hits, len(request.queries))) for request in requests]
-    except Exception as error:  # whatever a retriever raises belongs to the caller
-        if len(requests) == 1:
-            deliver_error(requests[0].future, error)
-            return
-        for request in requests:
-            if not request.future.done():
-                answer_together([request], find, *options)
-        return
-    for request, ranking in zip(requests, rankings, strict=True):
-        deliver(request.future, ranking)
-
-
 def deliver(future: Future[Any], result: object) -> None:
     """Set a result, unless the future is cancelled or has one."""
     if not future.done() and future.set_running_or_notify_cancel():
@@ -87,7 +66,7 @@ def deliver(future: Future[Any], result: object) -> None:
 def deliver_error(future: Future[Any], error: BaseException) -> None:
     """Set an error, unless the future is cancelled or has a result."""
     if not future.done() and future.set_running_or_notify_cancel():
-        future.set_exception(error)
+        future.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
 
 class Job:
@@ -109,6 +88,10 @@ class Job:
     def work(self, batch: Sequence[Any], queue: Worker) -> bool:
         """Do a batch, in which this job is the first; whether the batch goes on at its next turn."""
         raise NotImplementedError
+
+    def alone(self, queue: Worker) -> None:
+        """Do this job of a batch that failed."""
+        self.work((self,), queue)
 
 
 class Worker:
@@ -259,20 +242,26 @@ class Worker:
             return
         size, begun = sum(job.size for job in batch), perf_counter()
         self._marked, self._joins = begun, False
-        try:
-            self._check()
-            counts = _JobCounts(self._spend, self._batch_jobs)
-            with counting(counts), reporting(counts.step):
-                goes_on = batch[0].work(tuple(batch), self)
-            if goes_on:
-                with self._changed:
-                    self._waiting.extend(batch)
-            else:
-                self._expect()
-        except BaseException as error:  # belongs to the clients; the thread never ends by it
-            failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
-            for job in batch:
-                deliver_error(job.future, failure)
+        counts = _JobCounts(self._spend, batch)
+        with counting(counts), reporting(counts.step):
+            try:
+                self._check()
+                if batch[0].work(tuple(batch), self):
+                    with self._changed:
+                        self._waiting.extend(batch)
+                else:
+                    self._expect()
+            except BaseException as error:  # belongs to the clients; the thread never ends by it
+                final = isinstance(error, GivenUpError) or not isinstance(error, Exception)
+                final |= len(batch) == 1 and not self._joins
+                for job in batch:  # each alone, so that an error finds its request
+                    if final:
+                        deliver_error(job.future, error)
+                    elif not job.future.done():
+                        try:
+                            job.alone(self)
+                        except BaseException as own:
+                            deliver_error(job.future, own)
         self._mark(len(batch))
         if not self._joins:
             self._watch(size, perf_counter() - begun)
@@ -328,11 +317,16 @@ class SearchJob(Job):
         self.queries, self.batch_key = queries, batch_key
 
     def work(self, batch: Sequence[Any], queue: Worker) -> bool:
-        if self._runner is None:
-            answer_together(batch, self._hits)
-        else:
-            do_together(self._runner, JoiningJobs(batch, queue))
+        if self._runner is not None:
+            self._runner.run_plans(JoiningJobs(batch, queue))
+            return False
+        hits = iter(self.hits([query for job in batch for query in job.queries]))
+        for job in batch:
+            deliver(job.future, list(islice(hits, len(job.queries))))
         return False
+
+    def alone(self, queue: Worker) -> None:
+        deliver(self.future, self.hits(self.queries))
 
     def plans(self) -> list[Plan[list[Hit]]]:
         retriever, k, allow, pooled = self.batch_key
@@ -344,10 +338,7 @@ class SearchJob(Job):
         self.check()
         deliver(self.future, with_texts(results, self.batch_key.retriever.corpus))
 
-    def alone(self) -> None:
-        answer_together([self], self._hits)
-
-    def _hits(self, queries: Sequence[str]) -> list[list[Hit]]:
+    def hits(self, queries: Sequence[str]) -> list[list[Hit]]:
         retriever, k, allow, pooled = self.batch_key
         find = retriever.retrieve if pooled else partial(search_hits, retriever)
         rankings = find(queries, k, allow)
@@ -370,7 +361,7 @@ class StreamJob(Job):
     def work(self, batch: Sequence[JoiningJob], queue: Worker) -> bool:
         """Make a hop, or all hops in a search with other jobs; whether further hops may follow."""
         if self._runner is not None:
-            do_together(self._runner, JoiningJobs(batch, queue))
+            self._runner.run_plans(JoiningJobs(batch, queue))
             return False
         hop = next(self._hops, None)
         if hop is not None:
@@ -387,15 +378,10 @@ class StreamJob(Job):
     def finish(self, results: list[None]) -> None:
         deliver(self.future, None)
 
-    def alone(self) -> None:
-        try:
-            for hop in self._hops:
-                if self.future.done():
-                    return
-                self._send(hop)
-            deliver(self.future, None)
-        except Exception as error:
-            deliver_error(self.future, error)
+    def alone(self, queue: Worker) -> None:
+        for hop in self._hops:
+            self._send(hop)
+        deliver(self.future, None)
 
     def _send(self, hop: StreamedHop) -> None:
         if hop.number > self._sent:
@@ -406,16 +392,6 @@ class StreamJob(Job):
 
 JoiningJob = SearchJob | StreamJob
 """A job whose retrievals can join a search."""
-
-
-def do_together(runner: Any, source: JoiningJobs) -> None:
-    """Do jobs in one search; where it fails, each alone, so that an error finds its request."""
-    try:
-        runner.run_plans(source)
-    except Exception:
-        for job in source.jobs():
-            if not job.future.done():
-                job.alone()
 
 
 class _Owner(NamedTuple):
@@ -450,9 +426,6 @@ class JoiningJobs:
                 sum(job.size - len(results) for job, results in self._results.items()) - len(self._plans)
             )
         return [pair for pair in plans if not self.gone(pair[1])]
-
-    def jobs(self) -> list[JoiningJob]:
-        return list(self._results)
 
     def gone(self, owner: _Owner) -> bool:
         return owner.job.future.done()
