@@ -22,6 +22,7 @@ from grls.errors import ConfigError, DataError, GrlsError, Option
 from grls.io.progress import counted
 from grls.retrieve.base import Retriever, WrapsSingleSteps
 from grls.retrieve.hops.options import UNLABELLED, HopOptions
+from grls.retrieve.spec import read_spec
 from grls.serve.bodies import Filtered, HopsBody
 from grls.serve.guards import Metrics, read_admin_token
 from grls.serve.options import URL, RequestLimits, ServerOptions
@@ -48,6 +49,8 @@ class Serving:
     """
 
     def __init__(self, options: ServerOptions):
+        for folder in options.folders.values():
+            read_spec(folder)  # refuses one that is no retriever before anything is loaded
         self.options, self.metrics, self.ending = options, Metrics(), False
         self.retrievers: dict[str, Served] = {}
         self.loading = tuple(options.folders)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TextIO
 
 from grls.errors import ConfigError
-from grls.retrieve.spec import read_spec
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -32,8 +31,6 @@ def named_folders(folders: Sequence[str]) -> Mapping[str, str]:
         named[name] = folder
     if not named:
         raise ConfigError("there is no retriever to serve: name at least one folder.")
-    for folder in named.values():
-        read_spec(folder)
     return named
 
 
@@ -55,4 +52,5 @@ def address_of(host: str, port: int) -> str:
 
 
 def loading(folders: Mapping[str, str], address: str) -> str:
-    return f"Loading {', '.join(folders.values())} for {address}"
+    words = (f if Path(f).resolve().name == name else f"{name}={f}" for name, f in folders.items())
+    return f"Loading {', '.join(words)} for {address}"

@@ -271,7 +271,7 @@ def test_a_score_that_is_no_number(slow: Callable[..., tuple[TestClient, Slow]])
     (hit,) = json.loads(answer.text, parse_constant=lambda name: math.nan)["results"][0]["hits"]
     assert hit["score"] is None
     hop = StreamedHop(1, None, (), -math.inf, False, True)._asdict()  # events are no JSON of pydantic
-    sent = HopBody.of(hop | {"scores": [-math.inf], "links": [[]]})
+    sent = HopBody.model_validate(hop | {"scores": [-math.inf], "links": [[]]})
     assert (sent.score, sent.scores) == (None, [None])
 
 

@@ -251,7 +251,7 @@ sys.exit(main())
     assert not [message for message in heard if isinstance(message, Exception)]
     log.seek(0)
     said = log.read().splitlines()  # nothing failed, and nothing of the client is logged
-    assert said[:2] == [f"Loading {folder} for standard input and output", "set()"]
+    assert said[:2] == [f"Loading named={folder} for standard input and output", "set()"]
     assert said[2].startswith("named: bm25, 5 passages, loaded in ")
     assert said[3:] == ["Ready: an agent may ask"]
 

@@ -80,8 +80,8 @@ def serve_lines(options: ServerOptions, client: LineClient) -> None:
     """Answer all lines of a client at standard input and output; the retrievers are opened meanwhile."""
 
     def opened() -> Serving:
-        serving = Serving(options)
         try:
+            serving = Serving(options)
             serving.load(say=aside)
         except Exception as error:  # the input may go on for long before the server ends with it
             aside(f"error: {error}")

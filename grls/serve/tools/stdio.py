@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 import grls
+from grls.retrieve.spec import read_spec
 from grls.serve.options import ServerOptions
 from grls.serve.start import loading, say
 
@@ -36,6 +37,8 @@ class LineClient(NamedTuple):
 
 def connect(options: ServerOptions) -> LineClient:
     """Wait for the first line of a client, and answer it if it is the request by which one connects."""
+    for folder in options.folders.values():
+        read_spec(folder)  # one that is no retriever ends the server at once
     aside(loading(options.folders, "standard input and output"))
     lines = os.fdopen(os.dup(0), "rb", closefd=False)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nothing else reads what the client writes
