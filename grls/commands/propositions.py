@@ -110,7 +110,7 @@ def pseudo_queries(
     corpus = writer.corpus
     judge = None
     if retriever is not None:
-        judge = open_judge(retriever, corpus, Opening(device, search=search), analyzer, "--retriever")
+        judge = open_judge(retriever, corpus, Opening(device, search=search), analyzer)
     start = perf_counter()
     with all_done(
         tasks, writer.write, _beside(output, "written.jsonl"), origin, writer.name,
