@@ -123,7 +123,7 @@ VERBS = {
             ),
             "bm25": Verb("BM25 over a corpus", "index:make_bm25"),
             "split": Verb("cut an index into ranges, for a Ray cluster", "index:split_index"),
-            "update": Verb("add passages to a retriever folder, remove passages, merge", "index:update"),
+            "update": Verb("add passages to a retriever folder, remove passages", "index:update"),
         },
     ),
     "search": Verb(

@@ -39,7 +39,7 @@ from grls.errors import (
     (f"lower {Option('data.batch_size')}", "lower --data.batch_size", "lower data.batch_size",
      "lower data.batch_size"),
     (f"set {Option('dev_split', None)}", "set --dev_split null", "set dev_split=None", "set dev_split null"),
-    (f"run `grls index update {Option('merge', True)}`.", *["run `grls index update --merge true`."] * 3),
+    (f"run `grls train {Option('resume', True)}`.", *["run `grls train --resume true`."] * 3),
     (f"with {Option('ratios', [0.8, 0.2])}", "with --ratios 0.8 0.2", "with ratios=[0.8, 0.2]",
      "with ratios [0.8, 0.2]"),
     (f"got {Option('name', 'é⟧ x')}", "got --name 'é⟧ x'", 'got name="é⟧ x"', 'got name "é⟧ x"'),

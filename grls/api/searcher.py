@@ -363,20 +363,18 @@ class Searcher:
         remove: Ids | None = None,
         *,
         output: str | Path | None = None,
-        merge: bool = False,
         batch_size: Count = 32,
     ) -> Searcher:
         """This retriever with passages removed, then others added behind the rest; this one stays as it is.
 
-        Of a generator the index is changed, of an encoder only the added passages are encoded. A composite
-        becomes a copy whose members are inside and are changed. Tuned settings stay. Models are not trained
-        on the added passages.
+        Of a generator the index is sorted again, of an encoder only the added passages are encoded. A
+        composite becomes a copy whose members are inside and are changed. Tuned settings stay. Models are
+        not trained on the added passages.
 
         Args:
             add: Passages to add, in any form of :func:`~grls.data.inputs.entries.corpus_of`.
             remove: Ids of passages to remove.
             output: The folder to write; None: a temporary folder.
-            merge: Merge the index of a generator, which then searches as fast as a new one.
             batch_size: Passages encoded together.
 
         Raises:
@@ -388,9 +386,9 @@ class Searcher:
 
         removed = list(dict.fromkeys(map(str, () if remove is None else remove)))
         added = None if add is None else corpus_of(add, "add")
-        if added is None and not removed and not merge:
-            raise ConfigError("nothing to do: give passages to add, ids to remove, or merge=True.")
-        changes = Changes(added, removed, merge, self.opening.device, batch_size)
+        if added is None and not removed:
+            raise ConfigError("nothing to do: give passages to add, or ids to remove.")
+        changes = Changes(added, removed, self.opening.device, batch_size)
         target = folder_for(output)
         with self.on_disk() as folder:
             update_folder(folder, Path(target), changes)

@@ -252,7 +252,6 @@ def update(
     *,
     add: str | None = None,
     remove: str | None = None,
-    merge: bool = False,
     output: str | None = None,
     device: Device = "auto",
     batch_size: Count = 32,
@@ -260,31 +259,26 @@ def update(
     """Add and remove passages of a retriever of any kind, without making it again.
 
     Passages are removed first, then added behind the others. Models are not trained on the new passages. Of
-    a generative retriever the index is changed, and merged if asked. Of retrievers that encode passages
+    a generative retriever the index is sorted again. Of retrievers that encode passages
     (dense, sparse, multi-vector) only the added ones are encoded. A hybrid, a fusion, hops or another
     composite becomes a copy whose members are inside and are changed; the folders that it named stay as they
     are. What is tuned stays in the folder.
 
     Args:
         retriever: The retriever folder.
-        add: Passages to add: a ``corpus.jsonl``, or the folder that holds one. Not to an index of unique
-            prefixes.
+        add: Passages to add: a ``corpus.jsonl``, or the folder that holds one.
         remove: A file of passages to remove, an id a line.
-        merge: Merge the passages that were added to a generative retriever into one index, and drop removed
-            ones. Searches are then as fast as over a new index. This is always done within a composite, and
-            where an added passage has the id of a removed one.
         output: Folder of the changed retriever; null: the folder is replaced.
         batch_size: Passages encoded together.
     """
     from grls.retrieve.update import Changes, update_folder
 
-    if add is None and remove is None and not merge:
-        raise ConfigError("nothing to do: give --add FILE, --remove FILE or --merge true.")
+    if add is None and remove is None:
+        raise ConfigError("nothing to do: give --add FILE or --remove FILE.")
     removed = [] if remove is None else named_lines(remove, "a passage id a line")
     ids = list(dict.fromkeys(line for _, line in removed))
     added = None if add is None else Corpus.read(add)
     start = perf_counter()
-    count = update_folder(retriever, output, Changes(added, ids, merge, device, batch_size))
-    unmerged = f"{count.removed:,} removed and not yet merged, " if count.removed else ""
+    count = update_folder(retriever, output, Changes(added, ids, device, batch_size))
     folder, seconds = output or followed(retriever), perf_counter() - start
-    print(f"{folder}: {counted(count.passages, 'passage')} to be found, {unmerged}{seconds:.1f} s")
+    print(f"{folder}: {counted(count, 'passage')}, {seconds:.1f} s")

@@ -41,7 +41,7 @@ def explainable(retriever: Retriever) -> DecodesPassages | None:
     single = single_steps(retriever)
     if not isinstance(single, DecodesPassages):
         return None
-    return None if single.generator.spans is not None or single.generator.removed else single
+    return None if single.generator.spans is not None else single
 
 
 def explainer_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from grls.explain.beams import passage_numbers
 from grls.explain.text import Part, facts_part, plain_values, query_line, shortened, text_part, with_id
 from grls.io.option_errors import visible
 from grls.io.progress import counted
-from grls.retrieve.base import DecodesPassages, MatchesWords, Retriever, ScoresAll, single_steps
+from grls.retrieve.base import MatchesWords, Retriever, ScoresAll
 from grls.retrieve.hops.linked import LinkPrior
 from grls.retrieve.hops.retriever import RankedHops
 
@@ -75,7 +75,6 @@ class GoldStanding(NamedTuple):
         depth: The number of passages that could be ranked.
         above: The first passages above it.
         words: What each word of the query adds to the score, for a retriever that matches words.
-        removed: Whether the passage was removed from the retriever, so that no search returns it.
         naming: Which names lead to it, for ranked hops with links.
     """
 
@@ -90,7 +89,6 @@ class GoldStanding(NamedTuple):
     depth: int
     above: tuple[Above, ...]
     words: dict[str, float] | None
-    removed: bool = False
     naming: GoldNames | None = None
 
 
@@ -110,9 +108,7 @@ def standings(
     if missing and isinstance(retriever, ScoresAll):
         every = retriever.scores([query])(np.array([0]))[0]
         scores = {passage: float(every[passage]) for passage in missing}
-    described, single = retriever.describe(), single_steps(retriever)
-    # The corpus of a generator still has the passages that were removed from it.
-    removed: Collection[int] = single.generator.removed if isinstance(single, DecodesPassages) else ()
+    described = retriever.describe()
     first = [hit.id for hit in hits[:_SHOWN]]
     passages = retriever.corpus.passages(passage_numbers(retriever.corpus, first)) if first else []
     texts = {passage.id: passage.titled for passage in passages}
@@ -141,7 +137,6 @@ def standings(
                 depth=depth,
                 above=tuple(above),
                 words=words,
-                removed=number in removed,
                 naming=_naming(by_hops, steps, number, hits) if by_hops and steps else None,
             )
         )
@@ -269,8 +264,6 @@ def _search(name: str, s: GoldStanding) -> tuple[str, str]:
 
 
 def why_there(s: GoldStanding) -> str:
-    if s.removed:
-        return "REMOVED: the passage was removed from the retriever, so no search returns it."
     if s.rank is None:
         reason = f"it is not among the {s.ranked:,} ranked" if s.ranked else "nothing was"
         remedy = "" if s.ranked < s.depth else " Ask for a larger depth to see where it stands."
@@ -291,7 +284,7 @@ def in_ranking(s: GoldStanding) -> list[Part]:
 
 
 def _why(s: GoldStanding) -> Part:
-    return text_part(why_there(s), *([] if s.naming is None or s.removed else [why_named(s.naming)]))
+    return text_part(why_there(s), *([] if s.naming is None else [why_named(s.naming)]))
 
 
 def _figure(value: float | None, signed: bool = False) -> str:
@@ -307,10 +300,7 @@ _RANKS = (1, 5, 10, 20, 100, 1000)
 
 
 def line_of(standings: Sequence[GoldStanding]) -> str:
-    ranks = [
-        f"{s.gold} {'removed' if s.removed else 'not found' if s.rank is None else f'rank {s.rank:,}'}"
-        for s in standings
-    ]
+    ranks = [f"{s.gold} {'not found' if s.rank is None else f'rank {s.rank:,}'}" for s in standings]
     return visible(f"{standings[0].query.id}: {', '.join(ranks)}")
 
 
@@ -328,10 +318,7 @@ def standing_record(s: GoldStanding) -> dict[str, Any]:
 
 
 def rank_record(standings: Sequence[GoldStanding]) -> dict[str, Any]:
-    gold = [
-        {"id": s.gold, "rank": s.rank, "score": plain_values(s.score), "removed": s.removed}
-        for s in standings
-    ]
+    gold = [{"id": s.gold, "rank": s.rank, "score": plain_values(s.score)} for s in standings]
     return {"query_id": standings[0].query.id, "gold": gold}
 
 

@@ -29,8 +29,9 @@ from grls.index.external_sort import (
     SortedRun,
     Spill,
 )
+from grls.index.options import IndexOptions, memory_bytes
 from grls.index.registry import BACKENDS, check_backend
-from grls.index.rows import Array, Form, Sequences, concatenated, cost, sort_rows
+from grls.index.rows import Array, Form, Ints, Sequences, concatenated, cost, sort_rows
 from grls.index.storage import load_index, save_runs, save_stream
 from grls.io.progress import Progress, counted, plural, waiting
 
@@ -93,35 +94,55 @@ def build_index(
             bar.close()
             after.enter_context(waiting(f"sort {counted(len(corpus), noun)}", progress))
 
-        pieces = passages_and_done()
-        taken: list[Sequences] = []
-        needed = 0
-        for piece in pieces:
-            taken.append(piece)
-            needed += cost(len(piece.tokens), len(piece.offsets) - 1, piece.tokens.itemsize)
-            if memory is not None and backend == "array" and needed > memory:
-                stream = _drained(taken, pieces)
-                save = partial(save_stream, stream, end=codec.end, memory=memory, form=form)
-                return index_on_disk(save, scratch)
-        return index_tokens(*concatenated(taken), codec.end, backend, form)
+        return _index_stream(passages_and_done(), codec.end, backend, form, memory, scratch)
 
 
-def build_segment(
-    corpus: Corpus | Spans, codec: Codec, backend: str = "array", before: Segment | None = None
+def _index_stream(
+    pieces: Iterator[Sequences],
+    end: int,
+    backend: str,
+    form: Form,
+    memory: int | None,
+    scratch: str | Path | None = None,
 ) -> Segment:
-    """Index a few passages without DONE: the second segment of a :class:`~grls.index.union.UnionIndex`.
+    """Index consecutive passages in memory, or on disk if that takes too much; see :func:`build_index`."""
+    taken: list[Sequences] = []
+    needed = 0
+    for piece in pieces:
+        taken.append(piece)
+        needed += cost(len(piece.tokens), len(piece.offsets) - 1, piece.tokens.itemsize)
+        if memory is not None and backend == "array" and needed > memory:
+            stream = _drained(taken, pieces)
+            return index_on_disk(partial(save_stream, stream, end=end, memory=memory, form=form), scratch)
+    return index_tokens(*concatenated(taken), end, backend, form)
 
-    The passages of the segment ``before`` come first.
 
-    Raises:
-        DataError: The corpus is empty.
+def changed_index(index: Segment, kept: Ints, added: Corpus | Spans | None, codec: Codec) -> Segment:
+    """The index of some of its passages, of added ones behind them, and of DONE.
+
+    It is that of :func:`build_index` over the new corpus, sorted on disk if it is large. Where whole passages
+    are stored, those that are kept are not tokenised again.
+
+    Args:
+        index: The index of the old corpus.
+        kept: Numbers of the passages that stay, ascending.
+        added: The passages, or spans, that come behind them.
+        codec: Turns passages into tokens.
     """
-    refuse_empty(corpus)
-    pieces = list(_tokenized(corpus, codec))
-    if before is not None:
-        old = [before.tokens(passage) for passage in range(len(before))]
-        pieces.insert(0, token_sequences(old, token_type(codec)))
-    return index_tokens(*concatenated(pieces), codec.end, backend)
+    if added is not None:
+        refuse_empty(added)
+    kind = token_type(codec)
+
+    def pieces() -> Iterator[Sequences]:
+        for first in range(0, len(kept), BATCH):
+            numbers = kept[first : first + BATCH].tolist()
+            yield token_sequences([index.tokens(number) for number in numbers], kind)
+        if added is not None:
+            yield from _tokenized(added, codec)
+        yield token_sequences([codec.done_sequence], kind)
+
+    memory = memory_bytes(IndexOptions().memory)
+    return _index_stream(pieces(), codec.end, index.backend, index.rows.form, memory)
 
 
 def refuse_empty(corpus: Corpus | Spans) -> None:

@@ -17,8 +17,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from grls.errors import ConfigError
-from grls.index.base import ConstraintIndex, Segment
+from grls.index.base import Segment
 from grls.index.rows import Ints
 from grls.index.storage import load_index, save_index
 
@@ -102,7 +101,7 @@ class PrefixKeys(KeyIndex):
 
     width = 1
 
-    def __init__(self, index: ConstraintIndex):
+    def __init__(self, index: Segment):
         self._index = index
         self._end = index.rows.end
 
@@ -137,8 +136,6 @@ class PrefixKeys(KeyIndex):
         return self._index.tokens(key)[:-1]
 
     def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:
-        if not isinstance(self._index, Segment):
-            raise ConfigError("only keys in one segment can be saved: build their index at once.")
         save_index(self._index, folder, tokenizer, corpus)
 
     @classmethod

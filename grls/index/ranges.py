@@ -22,7 +22,7 @@ import numpy as np
 
 from grls.cluster.options import USUAL_WORKERS, Workers, workers_of
 from grls.cluster.workers import Cluster
-from grls.errors import ConfigError, GrlsError, IndexFormatError, Option
+from grls.errors import ConfigError, GrlsError, IndexFormatError
 from grls.index.array import ArrayIndex
 from grls.index.base import Allowed, ConstraintIndex, Segment
 from grls.index.files import REBUILD, load_arrays, map_array, refuse_other_origin
@@ -327,9 +327,8 @@ def write_ranges(
     """Cut an index into parts and write them into a folder, with the fingerprints of codec and corpus."""
     if not isinstance(index, ArrayIndex):
         raise ConfigError(
-            "only an index of the backend 'array' in one segment is cut into ranges; got a "
-            f"{type(index).__name__}: merge it with `grls index update FOLDER {Option('merge', True)}`, or "
-            "build it again."
+            "only an index of the backend 'array' is cut into ranges; got a "
+            f"{type(index).__name__}: build it again."
         )
     parts = ranges.parts
     cuts = cuts_of(index, parts)

@@ -109,14 +109,13 @@ class SortedRows(ABC):
     def shared(self) -> bool:
         return len(self) < len(self.row_of)
 
-    def refuse_prefixes(self, work: str, decoding: bool = True) -> None:
+    def refuse_prefixes(self, work: str) -> None:
         """Refuse ``work`` that needs whole rows if only unique prefixes are stored."""
         if self.form == "prefixes":
-            instead = ", or decode renormalized scores with early stop" if decoding else ""
             raise ConfigError(
                 f"{work} needs whole passages, and this index holds only their unique prefixes: build it "
                 f"with `grls index MODEL {Option('corpus', 'CORPUS')} {Option('output', 'NEW')} "
-                f"{Option('index.form', 'whole')}`{instead}."
+                f"{Option('index.form', 'whole')}`, or decode renormalized scores with early stop."
             )
 
 

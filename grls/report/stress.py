@@ -120,7 +120,7 @@ def grow(
     rest = corpus.ids([number for part in slices[1:] for number in part])
     removed = set(corpus.ids(slices[-1]))
     changes = [
-        Changes(remove=rest, merge=True, device=opening.device),
+        Changes(remove=rest, device=opening.device),
         *(Changes(add=corpus.select(part), device=opening.device) for part in slices[1:]),
         Changes(remove=sorted(removed), device=opening.device),
     ]

@@ -55,7 +55,7 @@ from grls.retrieve.spec import (
     read_spec,
     refuse_own_members,
 )
-from grls.retrieve.update import ChangedCount, Changes
+from grls.retrieve.update import Changes
 
 log = logging.getLogger(__name__)
 
@@ -467,7 +467,7 @@ class EncodedRetriever(ABC):
             seal(new / MANIFEST, manifest)
 
     @classmethod
-    def update(cls, folder: Path, output: Path, changes: Changes) -> ChangedCount:
+    def update(cls, folder: Path, output: Path, changes: Changes) -> int:
         """Write a changed folder; only added passages are encoded. See :mod:`grls.retrieve.update`."""
         alone = {name: value for name, value in read_spec(folder).items() if name not in cls.fields}
         opened = cls.open(folder, alone, Opening(changes.device))
@@ -489,7 +489,7 @@ class EncodedRetriever(ABC):
                     yield opened.taken(np.arange(before, before + len(cls.last_texts)))
 
             cls._put(output, encoder, corpus, str(opened._encoded_by), parts)
-        return ChangedCount(len(corpus))
+        return len(corpus)
 
     def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
         """See :class:`~grls.retrieve.base.ChecksFolder`."""

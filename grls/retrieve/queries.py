@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Numbers, evaluate_filters, one_each
@@ -55,20 +53,15 @@ def queries_of(queries: Any) -> list[Query]:
     return result
 
 
-def reachable(
-    queries: Sequence[Query], allow: Allow, corpus: Corpus, removed: Collection[int] = ()
-) -> list[Numbers | None]:
+def reachable(queries: Sequence[Query], allow: Allow, corpus: Corpus) -> list[Numbers | None]:
     """The passages that each query may retrieve, ascending; None: all. Queries of equal filters share them.
 
-    A query whose filter leaves no passage has no hits, with a warning. ``removed`` passages are always out.
+    A query whose filter leaves no passage has no hits, with a warning.
     """
     if allow is None:
         return [None] * len(queries)
     filters = one_each(allow, len(queries))
     passages = evaluate_filters([rule for rule in filters if rule is not None], corpus)
-    if removed:
-        hidden = np.array(sorted(removed), dtype=np.int64)
-        passages = {rule: np.setdiff1d(numbers, hidden, True) for rule, numbers in passages.items()}
     allowed = [None if rule is None else passages[rule] for rule in filters]
     empty = [query for query, own in zip(queries, allowed, strict=True) if own is not None and not len(own)]
     if empty and len(empty) == len(queries):

@@ -119,8 +119,7 @@ class Openable(Protocol):
 
     - ``heeds``: the options of search that it can use, if not all;
     - ``embeddable = False``: its folder holds data. It may have a classmethod ``update``
-      (:mod:`grls.retrieve.update`), and a static method ``removed_in`` that names passages that only searches
-      lost;
+      (:mod:`grls.retrieve.update`);
     - ``folders``: fields of its specification that name folders, such as ``priors.*.retriever`` (``*``: every
       element of a list);
     - ``tuned_by``: the steps of ``grls tune``, each as ``module:name`` of a ``grls.tune.step.Step``;

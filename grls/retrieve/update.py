@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -41,14 +40,12 @@ class Changes:
     Args:
         add: Passages to add, behind the others.
         remove: Ids of passages to remove, before others are added.
-        merge: Merge the index of a generative retriever; others have nothing to merge.
         device: Where added passages are encoded.
         batch_size: Passages encoded together.
     """
 
     add: Corpus | None = None
     remove: Sequence[str] = ()
-    merge: bool = False
     device: str = "auto"
     batch_size: int = 32
 
@@ -71,24 +68,13 @@ class Changes:
         return changed, numbers
 
 
-class ChangedCount(NamedTuple):
-    """How many passages searches find, and how many removed ones stay in the index until it is merged."""
+def update_folder(folder: str | Path, output: str | Path | None, changes: Changes) -> int:
+    """Remove and add passages of a retriever folder, atomically; returns how many there are now.
 
-    passages: int
-    removed: int = 0
-
-
-def update_folder(folder: str | Path, output: str | Path | None, changes: Changes) -> ChangedCount:
-    """Remove and add passages of a retriever folder, atomically.
-
-    Tuned options stay. Within a composite the index of a generator is merged, so that all members are over
-    one corpus. ``output`` None: the folder itself is changed.
+    Tuned options stay. ``output`` None: the folder itself is changed.
     """
-    if changes.add is None and not changes.remove and not changes.merge:
-        raise ConfigError(
-            f"nothing to do: give {Option('add', 'FILE')}, {Option('remove', 'FILE')} or "
-            f"{Option('merge', True)}."
-        )
+    if changes.add is None and not changes.remove:
+        raise ConfigError(f"nothing to do: give {Option('add', 'FILE')} or {Option('remove', 'FILE')}.")
     root = followed(folder)
     read_spec(root)
     final = Path(root if output is None else output)
@@ -106,8 +92,8 @@ def update_folder(folder: str | Path, output: str | Path | None, changes: Change
             return _update_own_form(root, new, changes)
         copies = {new / path: source for source, path in write_retriever_into(new, root, final).items()}
         try:
-            _update_copy([*copies], replace(changes, merge=True))
-            return ChangedCount(len(load_retriever(new, Opening("cpu")).corpus))
+            _update_copy([*copies], changes)
+            return len(load_retriever(new, Opening("cpu")).corpus)
         except GrlsError as error:  # it names folders in place of their temporary copies
             text = error.text
             for copy, source in sorted(copies.items(), reverse=True):  # members before the folder around them
@@ -116,7 +102,7 @@ def update_folder(folder: str | Path, output: str | Path | None, changes: Change
             raise
 
 
-def _update_own_form(source: Path, target: Path, changes: Changes) -> ChangedCount:
+def _update_own_form(source: Path, target: Path, changes: Changes) -> int:
     """Its options and its members stay."""
     kind, spec = _class(source), read_spec(source)
     fields = {name: spec[name] for name in (*OPTIONS, *getattr(kind, "fields", ())) if name in spec}
@@ -124,7 +110,7 @@ def _update_own_form(source: Path, target: Path, changes: Changes) -> ChangedCou
     moved = members.is_dir()  # the update writes the folder anew
     if moved:
         members.rename(aside)
-    count: ChangedCount = kind.update(source, target, changes)
+    count: int = kind.update(source, target, changes)
     if moved:
         aside.rename(members)
     if fields or moved:
@@ -133,27 +119,26 @@ def _update_own_form(source: Path, target: Path, changes: Changes) -> ChangedCou
 
 
 def _update_copy(folders: Sequence[Path], changes: Changes) -> None:
-    removed = {}  # folder of a kind with ``update`` -> removed ids that it still holds; the others lose them
+    changed = []  # folders of kinds with ``update``
     for folder in filter(is_retriever, folders):
         kind = _class(folder)
         if hasattr(kind, "update"):
-            removed[folder] = set(kind.removed_in(folder) if hasattr(kind, "removed_in") else ())
+            changed.append(folder)
         elif not hasattr(kind, "folders"):
             raise ConfigError(
                 f"{folder}: passages of a retriever of kind {read_spec(folder).get('kind')!r} cannot be "
                 "added or removed: make it again over the new corpus."
             )
-    composites = [folder for folder in folders if folder not in removed and is_retriever(folder)]
-    files = {folder: corpus_file(folder) for folder in folders if folder not in removed}
+    composites = [folder for folder in folders if folder not in changed and is_retriever(folder)]
+    files = {folder: corpus_file(folder) for folder in folders if folder not in changed}
     for folder in composites:
         for path in _corpora(folder, read_spec(folder)):
             files[path] = corpus_file(path)
     corpora = list({file.resolve(): file for file in files.values() if file.is_file()}.values())
-    remove = list(dict.fromkeys(chain(changes.remove, *map(sorted, removed.values()))))
-    for folder, before in removed.items():
-        _update_own_form(folder, folder, replace(changes, remove=[i for i in remove if i not in before]))
+    for folder in changed:
+        _update_own_form(folder, folder, changes)
     for file in corpora:
-        replace(changes, remove=remove).over(Corpus.read(file))[0].write(file)
+        changes.over(Corpus.read(file))[0].write(file)
     for folder in filter(is_retriever, folders):
         seal(folder / MANIFEST, read_spec(folder))
 

@@ -280,7 +280,7 @@ class Pool:
                 return masses.shares(0, index.rows.row_of[numbers].astype(np.int64))
 
         else:
-            every = np.setdiff1d(np.arange(generator.done), sorted(generator.removed))
+            every = np.arange(generator.done)
 
             def log_weights(query: int, numbers: Ints) -> Floats:
                 allowed = np.setdiff1d(every, hidden[query])

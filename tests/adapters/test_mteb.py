@@ -98,7 +98,7 @@ def test_a_searcher_that_a_function_makes_is_held_with_its_temporary_folder(corp
     folders: list[Path] = []
 
     def make(passages: Corpus) -> Searcher:
-        searcher = grls.BM25(passages).updated(merge=True)  # which is written
+        searcher = grls.BM25(passages).updated(remove=["p2"])  # which is written
         assert searcher.folder is not None
         folders.append(searcher.folder)
         return searcher

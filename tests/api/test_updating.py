@@ -85,7 +85,7 @@ def test_a_folder_is_changed_in_place_or_left_as_it_was(
         assert "No space left" in fails(capsys, *line)
     assert files_of(folder) == before
     assert main(line) == 0
-    assert f"{folder}: 10 passages to be found, " in capsys.readouterr().out
+    assert f"{folder}: 10 passages, " in capsys.readouterr().out
     assert load(folder).corpus.ids([8, 9]) == ["new", "lynx-calm"]
     assert sorted(one.name for one in tmp_path.iterdir()) == ["gone.txt", "new.jsonl", "r"]
 
@@ -124,11 +124,11 @@ def test_what_cannot_be_changed_is_said(kinds: Path, tmp_path: Path) -> None:
     dense = load(kinds / "dense")
     with pytest.raises(DataError, match="'zebra' is not in the corpus, so it cannot be removed"):
         dense.updated(remove=["zebra"])
-    raises(ConfigError, "nothing to do: give passages to add, ids to remove", dense.updated)
+    raises(ConfigError, "nothing to do: give passages to add, or ids", dense.updated)
     with pytest.raises(ConfigError, match="remove must be a list of texts or whole numbers, got 'r0'; write"):
         dense.updated(remove="r0")
     raises(ConfigError, "remove must be a list of texts or whole numbers, got 7", dense.updated, remove=7)
-    raises(ConfigError, "nothing to do: give passages to add, ids to remove", dense.updated, remove=None)
+    raises(ConfigError, "nothing to do: give passages to add, or ids", dense.updated, remove=None)
     with pytest.raises(ConfigError, match="batch_size must be at least 1, got 0"):
         load(kinds / "bm25").updated(remove=["r0"], batch_size=0)
     with pytest.raises(ConfigError, match="the last passage cannot be removed"):
@@ -183,22 +183,7 @@ def test_a_flipped_byte_of_a_large_index_gets_no_new_checksum(
     file.write_bytes(content)
     assert load(tmp_path / "r").search(TEXTS, 2)
     with pytest.raises(IndexFormatError, match="the checksum differs"):
-        load(tmp_path / "r").updated(remove=["lynx-calm"], merge=True)
-
-
-def test_what_a_generator_lost_earlier_goes_from_the_other_members(kinds: Path, tmp_path: Path) -> None:
-    """Its passages are those of the priors until it is merged, as it is within the changed copy."""
-    for name in ("generative", "dense", "hybrid"):
-        shutil.copytree(kinds / name, tmp_path / name)
-    generator = tmp_path / "generative"
-    update_folder(generator, None, Changes(remove=["r0"]))
-    new = load(tmp_path / "hybrid").updated(add={"r0": "the otter is proud ."}, remove=["lynx-calm"])
-    assert new.corpus.ids(range(8, 9)) == ["r0"]
-    assert new.corpus.fingerprint == load(new.folder / "members" / "dense").corpus.fingerprint
-    update_folder(
-        generator, None, Changes(Corpus.from_passages([Passage("r0", "rain .")], "new"), merge=True)
-    )
-    assert load(generator).corpus.ids(range(9, 10)) == ["r0"]
+        load(tmp_path / "r").updated(remove=["lynx-calm"])
 
 
 @pytest.mark.parametrize("kind", ["hybrid", "ranked"])
@@ -259,7 +244,7 @@ def test_it_finds_what_one_over_the_new_corpus_finds(kind: str, kinds: Path, tmp
     corpus = Corpus.read(write_jsonl(tmp_path / "corpus.jsonl", records))
     old = load(kinds / kind)
     before = old.search(TEXTS, 9)
-    new = old.updated(add=ADDED, remove=GONE, merge=kind == "generative")
+    new = old.updated(add=ADDED, remove=GONE)
     anew = load(load(_over(kind, kinds, tmp_path / "anew", corpus)).save(tmp_path / "r"))
     assert new.corpus.fingerprint == anew.corpus.fingerprint
     assert new.corpus.metadata_fingerprint == anew.corpus.metadata_fingerprint
@@ -272,7 +257,7 @@ def test_it_finds_what_one_over_the_new_corpus_finds(kind: str, kinds: Path, tmp
 
 @pytest.mark.parametrize("kind", ["generative", "llama", "spans", "dense", "bm25", *COMPOSITES])
 def test_any_changes_find_what_one_over_the_new_corpus_finds(kind: str, kinds: Path, tmp_path: Path) -> None:
-    """Passages come and go, under their old ids too, merged or not: by `grls index update` and `updated`."""
+    """Passages come and go, under their old ids too: by `grls index update` and `updated`."""
     rng = random.Random(f"changes of {kind}")
     live = {one.id: one for one in passages()}
     gone: list[str] = []
@@ -290,7 +275,7 @@ def test_any_changes_find_what_one_over_the_new_corpus_finds(kind: str, kinds: P
         live = {name: one for name, one in live.items() if name not in removed} | {p.id: p for p in added}
         gone = sorted({*gone, *removed} - set(live))
         corpus = Corpus.from_passages(added, "added") if added else None
-        changes = Changes(corpus, removed, merge=rng.random() < 0.3)
+        changes = Changes(corpus, removed)
         if step % 2:
             folder = Path(load(folder).updated(corpus, removed, output=tmp_path / f"{step}").folder)
         else:

@@ -253,7 +253,7 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
         calls[f"hops {name}"] = Call(one.hops, {"steps": "fixed", "max": 2}, {**HOPS, "output": OUTPUT})
         calls[f"updated {name}"] = Call(
             one.updated, {"add": ["otters dive"], "remove": [gold]},
-            {"add": "any", "remove": "list none", "merge": "flag", "batch_size": "whole", "output": OUTPUT},
+            {"add": "any", "remove": "list none", "batch_size": "whole", "output": OUTPUT},
         )  # fmt: skip
         calls[f"explain {name}"] = Call(
             one.explain, {"query": "is the otter calm ?", "gold": gold},

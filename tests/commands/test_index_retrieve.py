@@ -323,7 +323,7 @@ def damaged(generative: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 VERIFYING = {
     "explain": ["who"], "answer direct": ["--output={out}", "--model=none", "--split=dev"],
-    "index update": ["--merge=true", "--output={out}"],
+    "index update": ["--add={data}", "--output={out}"],
 }  # fmt: skip
 
 
@@ -335,7 +335,7 @@ def test_checksums_are_compared_where_it_is_asked_for(
     monkeypatch.setattr("grls.io.seal.CHECKED_BYTES", 0)
     monkeypatch.setattr("grls.io.seal._sample", lambda file: _sampled(file, damaged))
     GenerativeRetriever.from_pretrained(damaged, "cpu")
-    given = [option.format(out=tmp_path / "out") for option in VERIFYING[command]]
+    given = [option.format(out=tmp_path / "out", data=data) for option in VERIFYING[command]]
     given += [] if command == "index update" else ["--device=cpu", f"--data={data}"]
     named = str(damaged) if command == "index update" else f"--retriever={damaged}"
     line = fails(capsys, *command.split(), named, *given, "--verify=true")

@@ -19,7 +19,6 @@ from grls.decode.score_all import score_all, score_rows
 from grls.errors import ConfigError
 from grls.index.build import index_sequences
 from grls.index.subset import Subset
-from grls.index.union import UnionIndex
 from grls.models.seq2seq.slots import Seq2SeqGenerator
 
 GENERATOR = Seq2SeqGenerator(small_t5(scale=2.0))
@@ -259,12 +258,11 @@ def test_a_small_mass_beside_a_great_one_keeps_its_digits() -> None:
 def test_the_walk_equals_scoring_passage_by_passage(block: int) -> None:
     rng = np.random.default_rng(1)
     rows = [np.append(rng.integers(3, 7, rng.integers(1, 7)), END) for _ in range(30)]
-    split = index_sequences(rows[:20], END), index_sequences(rows[20:], END)
-    for index in (index_sequences(rows, END), UnionIndex(*split)):
-        scores = score_rows(GENERATOR, index, queries(1)[0], block)
-        assert np.exp(scores).sum() == pytest.approx(1.0, abs=1e-5)
-        expected = score_all(GENERATOR, index, queries(1)[0])
-        assert scores[index.rows.row_of.astype(int)] == pytest.approx(expected, abs=1e-4)
+    index = index_sequences(rows, END)
+    scores = score_rows(GENERATOR, index, queries(1)[0], block)
+    assert np.exp(scores).sum() == pytest.approx(1.0, abs=1e-5)
+    expected = score_all(GENERATOR, index, queries(1)[0])
+    assert scores[index.rows.row_of.astype(int)] == pytest.approx(expected, abs=1e-4)
 
 
 def test_what_cannot_be_a_prior_is_refused() -> None:

@@ -712,18 +712,6 @@ def test_a_beam_has_no_meaning_for_a_ranking(kinds: Path, tmp_path: Path, capsys
     assert "give --data DIR" in fails(capsys, "explain", "all", f"--retriever={alone}")
 
 
-def test_a_removed_passage_is_called_removed(kinds: Path, tmp_path: Path, capsys: Capsys) -> None:
-    (tmp_path / "gone").write_text("r0\n")
-    made = (f"--output={tmp_path / 'r'}", f"--remove={tmp_path / 'gone'}")
-    assert main(["index", "update", str(kinds / "generative"), *made]) == 0
-    out = printed(capsys, tmp_path, "r", TEXT, "--case.gold=r0,otter-calm")
-    assert "REMOVED: the passage was removed from the retriever" in out
-    assert "NOT FOUND" not in out
-    assert "RANK" in out
-    everything = printed(capsys, tmp_path, "r", "all", f"--data={kinds / 'data'}")
-    assert "r0 removed" in everything
-
-
 GOOSE = Passage("goose", "It has grey wings. The goose is white. A goose flies.", "goose")
 ASKED = [
     Query(name, text, ("goose",), answers, json.dumps({"answers": answers}) if answers else "{}")

@@ -82,7 +82,7 @@ def _indexing() -> list[tuple[str, ...]]:
         ("index hybrid", "index", "hybrid", "IN/generative", prior, MADE),
         ("index hops", "index", "hops", "IN/generative", "--hops.steps=fixed", "--hops.max=2", MADE),
         ("index split", "index", "split", "IN/generative", MADE),
-        ("index update to another", "index", "update", "IN/generative", *ids, "--merge=true", MADE),
+        ("index update to another", "index", "update", "IN/generative", *ids, MADE),
     ]  # fmt: skip
 
 

@@ -15,10 +15,8 @@ from grls.decode.beam import Decoder
 from grls.decode.fast import FastDecoder
 from grls.decode.gpu.search import DeviceDecoder
 from grls.decode.prior import Prior
-from grls.index.base import ConstraintIndex
 from grls.index.build import index_sequences
 from grls.index.subset import Subset
-from grls.index.union import UnionIndex
 from grls.models.causal.slots import CausalGenerator, plant_causal
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 
@@ -68,7 +66,7 @@ def searches(draw: Any) -> dict[str, Any]:
         "early_stop": draw(st.sampled_from([None, True, False])),
         "slots": draw(st.integers(1, 9)),
         "group": draw(st.sampled_from([1, 8])),
-        "backend": draw(st.sampled_from(["array", "flat", "union"])),
+        "backend": draw(st.sampled_from(["array", "flat"])),
         "allow": [draw(st.none() | some) for _ in range(count)] if draw(st.booleans()) else (),
     }
 
@@ -83,12 +81,7 @@ def finds_the_same(
     """A fast search has the results of the plain one; that for devices takes no index of the backend flat."""
     if kind is DeviceDecoder and search["backend"] == "flat":
         search["backend"] = "array"
-    rows, half = [np.array(row) for row in search["rows"]], len(search["rows"]) // 2
-    index: ConstraintIndex
-    if search["backend"] == "union" and half:
-        index = UnionIndex(index_sequences(rows[half:], END), index_sequences(rows[:half], END))
-    else:
-        index = index_sequences(rows, END, "flat" if search["backend"] == "flat" else "array")
+    index = index_sequences([np.array(row) for row in search["rows"]], END, search["backend"])
     how = (index, search["beams"], search["mode"], search["early_stop"])
     allow = [None if some is None else Subset(index.rows, np.array(some, int)) for some in search["allow"]]
     what = (search["inputs"], search["k"], search["exclude"], allow)

@@ -9,12 +9,11 @@ from failing import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError
+from grls.errors import DataError, IndexFormatError, MismatchError
 from grls.index import substring as module
 from grls.index.build import index_sequences
 from grls.index.keys import KeyIndex, PrefixKeys
 from grls.index.substring import SubstringIndex
-from grls.index.union import UnionIndex
 
 END = 1
 Key = tuple[int, ...]
@@ -105,11 +104,6 @@ def test_an_index_comes_back_from_disk(kind: Any, anywhere: bool, tmp_path: Path
     assert [part.tolist() for part in one] == [part.tolist() for part in other]
     raises(MismatchError, "another tokenizer", kind.load, tmp_path / "keys", "other", "cor")
     raises(MismatchError, "another corpus", kind.load, tmp_path / "keys", "tok", "other")
-
-
-def test_keys_of_two_segments_are_not_saved(tmp_path: Path) -> None:
-    pieces = [index_sequences([np.array([token, END])], END) for token in (5, 6)]
-    raises(ConfigError, "one segment", PrefixKeys(UnionIndex(*pieces)).save, tmp_path / "two")
 
 
 def test_a_damaged_index_is_refused(tmp_path: Path) -> None:

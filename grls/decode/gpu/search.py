@@ -5,7 +5,7 @@ Legend: S slots (queries in flight), K beam width, C candidates of a slot at mos
 On a GPU, the time of a step is the time to launch its kernels. So every beam of every slot writes a token
 in every step, forced or not, and all results of a step stay on the device. Only one number a slot reaches
 the host: whether the slot is decided, and the size of its frontier. Then the host reads its results and
-gives the slot to the next query. An index of two segments is merged first.
+gives the slot to the next query.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from grls.index.array import ArrayIndex
 from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
 from grls.index.tensors import TensorIndex
-from grls.index.union import UnionIndex, merge
 from grls.io.timing import PartTimer
 from grls.models.base import Room
 from grls.models.sessions.memory import SlotModel
@@ -68,8 +67,6 @@ class DeviceDecoder(SlotDecoder):
                 "a search on the device needs the index backend 'array', got "
                 f"{type(self.index).__name__}; use FastDecoder."
             )
-        if isinstance(self.index, UnionIndex):
-            self.index = merge(self.index, np.ones(len(self.index), dtype=bool))
         self.check()
         self._tensors: TensorIndex | None = None
         self._compiled_step: tuple[int, tuple[Hashable, ...], DeviceStep] | None = None

@@ -1,8 +1,7 @@
 """The folder of a generator: how it is built, opened and saved.
 
 It holds ``model/`` (model and tokenizer as transformers writes them), ``corpus.jsonl``, ``index/`` and
-``grls.json``; where passages were added since, ``added/`` (a second segment of the index), and where some
-were removed, ``removed.json``. :class:`~grls.retrieve.generative.retriever.GenerativeRetriever` has these
+``grls.json``. :class:`~grls.retrieve.generative.retriever.GenerativeRetriever` has these
 functions as methods.
 """
 
@@ -36,8 +35,7 @@ from grls.index.options import memory_bytes
 from grls.index.ranges import RANGES, PrefixRanges, open_ranges, write_ranges
 from grls.index.rows import Rows
 from grls.index.storage import load_index, write_index
-from grls.index.union import UnionIndex
-from grls.io.files import atomic_folder, other_format, read_json, temporary, write_json
+from grls.io.files import atomic_folder, other_format, read_json, temporary
 from grls.io.progress import counted
 from grls.io.seal import seal
 from grls.models.head import RESCORE, read_rescore_input
@@ -48,10 +46,9 @@ from grls.models.load.opening import write_network
 from grls.models.precision import is_packed, move
 from grls.retrieve.build import Building
 from grls.retrieve.registry import Opening
-from grls.retrieve.spec import MANIFEST, read_spec
+from grls.retrieve.spec import MANIFEST
 
 FORMAT = 5
-REMOVED = "removed.json"
 
 PASSAGES = 1_000_000
 """Default number of passages (or spans) of a shard."""
@@ -110,11 +107,11 @@ def open_folder(cls: Any, folder: Path, spec: dict[str, Any], opening: Opening) 
     loaded = Pretrained(str(folder / "model")).load()
     codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
     rescore_input = read_rescore_input(spec.get("rescore"), file)
-    corpus, index, removed, spans = _read_passages(folder, spec, codec, opening.verify)
+    corpus, index, spans = _read_passages(folder, spec, codec, opening.verify)
     stages = checked_stages(spec.get("stages", []), file, remedy)
     tried = spec.get("tried") == tried_with()
     parts = loaded.model, codec, corpus, index
-    opened = cls(*parts, opening.searching, stages, removed, spans, rescore_input, tried)
+    opened = cls(*parts, opening.searching, stages, spans, rescore_input, tried)
     _ = opened.trees  # tried in full precision: results of int8 depend on the batch
     move(loaded.model, opening.device, opening.precision)
     if opened.options.rescore:
@@ -135,21 +132,13 @@ def save_folder(self: Any, folder: str | Path, ranges: PrefixRanges | None = Non
         write_network(self.model, new / "model")
         reset_tokenizer(self.codec.tokenizer)
         self.codec.tokenizer.save_pretrained(new / "model")
-        base, added = self._segments()
-        if ranges is not None and added is not None:
-            raise ConfigError(
-                "passages were added to the index: merge it with `grls index update FOLDER "
-                f"{Option('merge', True)}` before it is cut into ranges."
-            )
         words = None if self.spans is None else self.spans.words
         fingerprints = _fingerprints(self.codec, self.corpus, words)
-        for name, segment in (("index", base), ("added", added)):
-            if segment is not None:
-                (new / name).mkdir()
-                if ranges is None:
-                    write_index(segment, new / name, *fingerprints)
-                else:
-                    write_ranges(segment, new / name, ranges, *fingerprints)
+        (new / "index").mkdir()
+        if ranges is None:
+            write_index(self.segment, new / "index", *fingerprints)
+        else:
+            write_ranges(self.segment, new / "index", ranges, *fingerprints)
         self.corpus.write(corpus_file(new))
         manifest = {
             "format": FORMAT,
@@ -157,10 +146,6 @@ def save_folder(self: Any, folder: str | Path, ranges: PrefixRanges | None = Non
             "limits": self.codec.limits.record(),
             "stages": list(self.stages),
         }
-        if added is not None or self.removed:
-            manifest |= {"added": added is not None, "removed": bool(self.removed)}
-        if self.removed:
-            write_json(new / REMOVED, self.corpus.ids(sorted(self.removed)))
         if self.spans is not None:
             manifest["spans"] = self.spans.record
         if self.rescore_input is not None:
@@ -171,31 +156,14 @@ def save_folder(self: Any, folder: str | Path, ranges: PrefixRanges | None = Non
         seal(new / MANIFEST, manifest)
 
 
-def removed_in(folder: Path) -> list[str]:
-    """Ids of removed passages that a folder holds until its index is merged."""
-    if not read_spec(folder).get("removed"):
-        return []
-    corpus = Corpus.read(folder)
-    return corpus.ids(_removed(folder / REMOVED, corpus))
-
-
 def _read_passages(
     folder: Path, manifest: dict[str, Any], codec: Codec, verify: bool | None
-) -> tuple[Corpus, ConstraintIndex, list[int], Spans | None]:
+) -> tuple[Corpus, ConstraintIndex, Spans | None]:
     corpus = Corpus.read(folder)
     words = read_spans(manifest.get("spans"), folder / MANIFEST)
     arguments = *_fingerprints(codec, corpus, words), verify
     ranged = (folder / "index" / RANGES).is_file()
-    base = (open_ranges if ranged else load_index)(folder / "index", *arguments)
-    index: ConstraintIndex = base
-    if manifest.get("added"):
-        added = load_index(folder / "added", *arguments)
-        if not isinstance(base, Segment):
-            raise DataError(
-                "an index that is cut into ranges has no added passages; make it again with `grls index`.",
-                folder / MANIFEST,
-            )
-        index = UnionIndex(base, added)
+    index: ConstraintIndex = (open_ranges if ranged else load_index)(folder / "index", *arguments)
     spans = None if words is None else Spans(corpus, words)
     listed = len(corpus if spans is None else spans)
     if len(index) != listed + 1:
@@ -204,23 +172,12 @@ def _read_passages(
             f"{folder}: the index holds {len(index) - 1:,} {unit} and the corpus {listed:,}; make "
             "it again with `grls index`."
         )
-    removed = _removed(folder / REMOVED, corpus) if manifest.get("removed") else []
-    return corpus, index, removed, spans
+    return corpus, index, spans
 
 
 def _fingerprints(codec: Codec, corpus: Corpus, words: int | None) -> tuple[str, str]:
     spans = "" if words is None else f" spans of {words} words by script"
     return codec.fingerprint(), corpus.fingerprint + spans
-
-
-def _removed(file: Path, corpus: Corpus) -> list[int]:
-    ids = read_json(file)
-    if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
-        raise DataError("expected a list of passage ids; make it again with `grls index`.", file)
-    numbers = corpus.numbers(ids)
-    if None in numbers or not 0 < len(set(numbers)) < len(corpus):
-        raise DataError("these are not passages of corpus.jsonl; make it again with `grls index`.", file)
-    return [number for number in numbers if number is not None]
 
 
 def open_sorter(

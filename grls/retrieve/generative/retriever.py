@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from functools import cached_property, partial
 from itertools import chain
@@ -35,14 +35,13 @@ from grls.decode.frontier import Frontier
 from grls.decode.gpu.search import DeviceDecoder
 from grls.decode.prior import Prior
 from grls.decode.rescore import rescore, rescore_plain
-from grls.errors import ConfigError, DataError, MismatchError, Option
+from grls.errors import ConfigError, MismatchError, Option
 from grls.index.array import ArrayIndex
 from grls.index.base import ConstraintIndex, Segment
-from grls.index.build import build_index, build_segment
+from grls.index.build import build_index, changed_index
 from grls.index.ranges import RangedIndex
 from grls.index.rows import Form, Ints
 from grls.index.subset import Subset
-from grls.index.union import UnionIndex, merge
 from grls.io.locks import exclusive
 from grls.io.progress import Progress
 from grls.models.base import Floats, check_positions, once_each
@@ -61,7 +60,7 @@ from grls.retrieve.base import (
     Retriever,
     single_steps,
 )
-from grls.retrieve.generative.folder import build_folder, open_folder, removed_in, save_folder
+from grls.retrieve.generative.folder import build_folder, open_folder, save_folder
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.plans import run_plans
 from grls.retrieve.generative.span_scores import (
@@ -72,7 +71,7 @@ from grls.retrieve.generative.span_scores import (
 )
 from grls.retrieve.queries import queries_of, reachable
 from grls.retrieve.registry import Opening, folder_key, open_kind
-from grls.retrieve.update import ChangedCount, Changes
+from grls.retrieve.update import Changes
 
 _TOGETHER = 256
 """Inputs whose passages are tokenised and rescored together."""
@@ -91,7 +90,6 @@ class GenerativeRetriever:
         index: The constraint index of that corpus (or of its spans) and tokenizer, DONE last.
         options: Options of decoding.
         stages: The training stages of the model.
-        removed: Numbers of removed passages, which no search returns.
         spans: The spans that the model writes; None: it writes passages from their beginning.
         rescore_input: How the model reads passages for rescoring; None: it has not learned to rescore.
         tried: Whether the model has passed its trial (:mod:`grls.models.load.kinds`).
@@ -114,7 +112,6 @@ class GenerativeRetriever:
         index: ConstraintIndex,
         options: SearchOptions | None = None,
         stages: Sequence[str] = (),
-        removed: Collection[int] = (),
         spans: Spans | None = None,
         rescore_input: RescoreInput | None = None,
         tried: bool = False,
@@ -128,8 +125,7 @@ class GenerativeRetriever:
         self._plain = plain_generator(model, tried)
         # The options and the index of the last search in slots, and its decoder.
         self._decoder: tuple[tuple[object, ...], ConstraintIndex, FastDecoder | DeviceDecoder] | None = None
-        self._live: Subset | None = None  # of a search without a filter, where passages are removed
-        self._change(corpus, index, removed, spans)
+        self._change(corpus, index, spans)
 
     @classmethod
     def assemble(
@@ -176,7 +172,6 @@ class GenerativeRetriever:
     build = classmethod(build_folder)
     open = classmethod(open_folder)
     save_pretrained = save_folder
-    removed_in = staticmethod(removed_in)
     shared_by = staticmethod(folder_key)
     run_plans = run_plans
 
@@ -189,17 +184,12 @@ class GenerativeRetriever:
         return retriever
 
     @classmethod
-    def update(cls, folder: Path, output: Path, changes: Changes) -> ChangedCount:
-        """Write the changed folder, without building the index again."""
+    def update(cls, folder: Path, output: Path, changes: Changes) -> int:
+        """Write the changed folder."""
         opened = cls.from_pretrained(folder, "cpu")
-        if changes.remove:
-            opened.remove(changes.remove, adding=changes.add is not None)
-        if changes.add is not None:
-            opened.add(changes.add)
-        if changes.merge:
-            opened.merge()
+        opened.change(changes)
         opened.save_pretrained(output)
-        return ChangedCount(len(opened.corpus) - len(opened.removed), len(opened.removed))
+        return len(opened.corpus)
 
     def fingerprint(self) -> str:
         parts = {
@@ -207,7 +197,6 @@ class GenerativeRetriever:
             "tokenizer": tokenizer_fingerprint(self.codec.tokenizer),
             "limits": list(self.codec.limits.record().values()),
             "corpus": self.corpus.fingerprint,
-            "removed": sorted(self.removed),
             "spans": None if self.spans is None else self.spans.record,
         }
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -287,12 +276,10 @@ class GenerativeRetriever:
 
         Queries with equal filters share one subset.
         """
-        subsets: dict[int, Subset | None] = {}
-        within = reachable(queries, allow, self.corpus, self.removed)
+        subsets: dict[int, Subset | None] = {id(None): None}
+        within = reachable(queries, allow, self.corpus)
         for allowed in within:
-            if allowed is None:
-                subsets[id(allowed)] = self._everything()
-            elif id(allowed) not in subsets:
+            if allowed is not None and id(allowed) not in subsets:
                 numbers = self.numbers(np.append(allowed, self.done))
                 subsets[id(allowed)] = Subset(self.index.rows, numbers)
         return [subsets[id(allowed)] for allowed in within]
@@ -406,7 +393,7 @@ class GenerativeRetriever:
         if self.spans is None:
             raise ConfigError("the generator writes whole passages, not spans of them.")
         spans, rows = self.spans, self.index.rows
-        subsets = subsets or [self._everything()] * len(inputs)
+        subsets = subsets or [None] * len(inputs)
         hidden = [hidden_spans(spans, rows, *pair) for pair in zip(exclude, subsets, strict=True)]
         over_spans = None if prior is None else prior_over_spans(prior, spans)
         frontiers = self._run(inputs, hidden, subsets, 1, label, over_spans)
@@ -429,7 +416,7 @@ class GenerativeRetriever:
 
         Threads wait for each other.
         """
-        subsets = subsets or [self._everything()] * len(inputs)
+        subsets = subsets or [None] * len(inputs)
         with exclusive(self.model), Progress(len(inputs), label, "inputs", shown=None) as bar:
             self.model.eval()
             if self.options.compile and (self.trees is None or not self.index.has_tensors):
@@ -489,58 +476,31 @@ class GenerativeRetriever:
             kept = self._decoder = key, self.index, kept[2].with_beams(beams)
         return kept[2]
 
-    def remove(self, ids: Sequence[str], adding: bool = False) -> None:
-        """Remove passages from every search; saving the retriever keeps the change.
-
-        The passages stay in corpus and index until :meth:`merge`. Where passages are added next (``adding``),
-        none need be left.
-        """
-        removed = set(self.removed)
-        for name, number in zip(ids, self.corpus.numbers(ids), strict=True):
-            if number is None or number in self.removed:
-                fault = "is not in the corpus" if number is None else "is removed already"
-                raise DataError(f"the passage {name!r} {fault}, so it cannot be removed.", self.corpus.source)
-            removed.add(number)
-        if len(removed) == len(self.corpus) and not adding:
-            raise ConfigError("the last passage cannot be removed: nothing would be left to retrieve.")
-        self._change(self.corpus, self.index, removed, self.spans)
+    def remove(self, ids: Sequence[str]) -> None:
+        """Remove passages; saving the retriever keeps the change."""
+        self.change(Changes(remove=ids))
 
     def add(self, passages: Iterable[Passage] | Corpus) -> None:
-        """Add passages to every search; saving the retriever keeps the change.
+        """Add passages behind the others; saving the retriever keeps the change.
 
-        They go into a second segment of the index; the first one does not change until :meth:`merge`, which
-        is done first where an added passage has the id of a removed one, so an id stands for one passage.
-        The model has not memorised the new passages, so it may score them lower.
+        The model has not memorised them, so it may score them lower.
         """
-        self._segments()[0].rows.refuse_prefixes("adding passages", decoding=False)
-        new = (
-            passages if isinstance(passages, Corpus) else Corpus.from_passages(passages, "the added passages")
-        )
-        if self.removed.intersection(self.corpus.numbers(new.ids(range(len(new))))):
-            self.merge()
-        base, added = self._segments()
-        written = None if self.spans is None else Spans(new, self.spans.words)
-        segment = build_segment(written or new, self.codec, base.backend, added)
-        corpus = self.corpus.extended(new)
-        spans = None if self.spans is None or written is None else self.spans.extended(written, corpus)
-        self._change(corpus, UnionIndex(base, segment), self.removed, spans)
+        if not isinstance(passages, Corpus):
+            passages = Corpus.from_passages(passages, "the added passages")
+        self.change(Changes(passages))
 
-    def merge(self) -> None:
-        """Merge the index into one segment, and drop removed passages from corpus and index.
-
-        Linear in the number of tokens: no sequence is sorted or tokenised again, and the result is that of
-        ``grls index``. Passages keep their order, with added passages last.
-        """
-        if not self.removed and isinstance(self.index, Segment):
-            return
-        keep = np.ones(len(self.index), dtype=bool)
-        keep[self.numbers(sorted(self.removed))] = False
-        index, corpus, spans = merge(self.index, keep), self.corpus, self.spans
-        if self.removed:
-            left = np.setdiff1d(np.arange(len(corpus)), sorted(self.removed))
-            corpus = corpus.select(left.tolist())
-            spans = None if spans is None else spans.select(left, corpus)
-        self._change(corpus, index, (), spans)
+    def change(self, changes: Changes) -> None:
+        """Remove passages, then add others; the index is that of `grls index` over the new corpus."""
+        corpus, kept = changes.over(self.corpus)
+        numbers, added, spans = kept, changes.add, self.spans
+        if spans is None:
+            index = changed_index(self.segment, numbers, added, self.codec)
+        else:
+            numbers, written = spans.of(kept), None if added is None else Spans(added, spans.words)
+            index = changed_index(self.segment, numbers, written, self.codec)
+            spans = spans.select(kept, corpus)
+            spans = spans if written is None else spans.extended(written, corpus)
+        self._change(corpus, index, spans)
 
     def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
         def compare() -> None:
@@ -561,31 +521,20 @@ class GenerativeRetriever:
 
         yield "the index holds the passages of corpus.jsonl", folder, compare
 
-    def _segments(self) -> tuple[Segment, Segment | None]:
-        if isinstance(self.index, UnionIndex):
-            return self.index.base, self.index.added
+    @property
+    def segment(self) -> Segment:
+        """The index, which is whole."""
         if not isinstance(self.index, Segment):
             raise ConfigError(
-                "an index that is cut into prefix ranges can neither be saved nor be added to: change the "
+                "an index that is cut into prefix ranges can neither be saved nor be changed: change the "
                 "retriever it was cut from (`grls index split`), and cut that one again."
             )
-        return self.index, None
+        return self.index
 
-    def _everything(self) -> Subset | None:
-        """The part of the index for a search without a filter; None: no passage is removed."""
-        if self.removed and self._live is None:
-            removed = self.numbers(sorted(self.removed))
-            live = np.setdiff1d(np.arange(len(self.index)), removed, assume_unique=True)
-            self._live = Subset(self.index.rows, live)
-        return self._live
-
-    def _change(
-        self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int], spans: Spans | None
-    ) -> None:
+    def _change(self, corpus: Corpus, index: ConstraintIndex, spans: Spans | None) -> None:
         """Take a corpus and its index, unless a passage is too long for the model."""
         check_positions(self.model, 0, index.rows.longest)
-        self.corpus, self.index, self.removed, self.spans = corpus, index, frozenset(removed), spans
-        self._live = None
+        self.corpus, self.index, self.spans = corpus, index, spans
         if index.rows.form == "prefixes" and isinstance(index, ArrayIndex | RangedIndex):
             index.complete = self._sequence  # whole passages come from the corpus
 

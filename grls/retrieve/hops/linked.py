@@ -23,7 +23,7 @@ import numpy.typing as npt
 from grls.data.filters import Filter
 from grls.data.links import Naming
 from grls.data.types import FullHit, Hit, NameLink
-from grls.retrieve.base import DecodesPassages, Retriever
+from grls.retrieve.base import Retriever
 
 _MOST_NAMES = 100
 """Names of a hop that are looked at, at most: the rarest."""
@@ -107,8 +107,7 @@ class LinkPrior:
 
     def _proposed(self, name: Naming, passages: Sequence[int], allow: Filter | None) -> npt.NDArray[Any]:
         """The passages of a name that no hit bears, if they may be found."""
-        generator = self.retriever.generator if isinstance(self.retriever, DecodesPassages) else None
-        bearers = np.setdiff1d(name.passages, [*passages, *(generator.removed if generator else ())])
+        bearers = np.setdiff1d(name.passages, passages)
         if allow is not None:
             allowed = allow.numbers(self.retriever.corpus)  # ascending, and perhaps very many
             before = np.searchsorted(allowed, bearers)

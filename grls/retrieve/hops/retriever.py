@@ -18,8 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter, evaluate_filters, one_each, resolved
 from grls.data.types import IN_CHAINS, Chain, Hit, Query
@@ -27,7 +25,6 @@ from grls.errors import ConfigError, Option
 from grls.io.progress import counted
 from grls.retrieve.base import (
     DecodesHops,
-    DecodesPassages,
     Description,
     FindsChains,
     LetsJoin,
@@ -327,14 +324,8 @@ class RankedHops(_HopByHop):
         return combiner.rankings(k)[0]
 
     def _allowed_counts(self, filters: Sequence[Filter | None]) -> list[int]:
-        inner, removed = self.retriever, list[int]()
-        if isinstance(inner, DecodesPassages):
-            removed = sorted(inner.generator.removed)
-        passages = evaluate_filters([rule for rule in filters if rule is not None], inner.corpus)
-        if removed:
-            passages = {rule: np.setdiff1d(numbers, removed, True) for rule, numbers in passages.items()}
-        every = len(inner.corpus) - len(removed)
-        return [every if rule is None else len(passages[rule]) for rule in filters]
+        passages = evaluate_filters([rule for rule in filters if rule is not None], self.corpus)
+        return [len(self.corpus if rule is None else passages[rule]) for rule in filters]
 
 
 def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:

@@ -21,7 +21,6 @@ from grls.errors import ConfigError
 from grls.index.build import index_sequences
 from grls.index.subset import Subset
 from grls.index.tensors import TensorIndex
-from grls.index.union import UnionIndex
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -154,7 +153,7 @@ def test_logits_that_are_not_numbers_are_refused() -> None:
 def test_only_a_gpu_and_the_default_index_suit() -> None:
     array, flat = (index_sequences(passages(5), END, backend) for backend in ("array", "flat"))
     for kind, index, compiled, expected in (
-        ("cuda", array, False, True), ("cuda", UnionIndex(array, array), False, True),
+        ("cuda", array, False, True),
         ("cuda", flat, False, False), ("cpu", array, False, False), ("cpu", array, True, True),
     ):  # fmt: skip
         generator: Any = SimpleNamespace(index=index, options=SearchOptions(compile=compiled))

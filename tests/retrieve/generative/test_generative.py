@@ -269,16 +269,13 @@ def test_retrieval_finds_the_same(folders: dict[str, Path], options: dict[str, o
     assert prefixes.retrieve(queries(), 5) == whole.retrieve(queries(), 5)
 
 
-@pytest.mark.parametrize("merged", [False, True])
-def test_filters_and_removals_find_the_same(folders: dict[str, Path], tmp_path: Path, merged: bool) -> None:
+def test_filters_and_removals_find_the_same(folders: dict[str, Path], tmp_path: Path) -> None:
     found = {}
     for form in ("whole", "prefixes"):
         retriever = opened(folders, form, beams=12)
         few = ["otter-calm", "lynx-quick", "r1"]
         filtered = retriever.retrieve(queries(), 5, few)
         retriever.remove(["r0", "otter-calm"])
-        if merged:
-            retriever.merge()
         retriever.save_pretrained(tmp_path / form)
         back = GenerativeRetriever.from_pretrained(tmp_path / form, "cpu", options=retriever.options)
         hops = [

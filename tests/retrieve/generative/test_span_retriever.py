@@ -22,7 +22,7 @@ from grls.decode.beam import ScoredPassage
 from grls.decode.frontier import Frontier
 from grls.decode.gpu.search import DeviceDecoder
 from grls.decode.prior import Fixed, Prior, WeightedPrior
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.errors import DataError, MismatchError
 from grls.index.build import index_sequences
 from grls.io.files import read_json, write_json
 from grls.io.seal import seal
@@ -148,7 +148,7 @@ def test_filters_and_removals_are_of_passages(retriever: GenerativeRetriever) ->
     assert all({hit.id for hit in found} == set(some) for found in hits)
     retriever.remove(["r0"])
     assert len(retriever.retrieve(queries()[:1], 20)[0]) == 9
-    assert [hit.id for hit in retriever.retrieve(queries()[:1], 10, some)[0]] == ["otter-calm"]
+    assert [hit.id for hit in retriever.retrieve(queries()[:1], 10, some[:1])[0]] == some[:1]
 
 
 def test_a_prior_of_passages_is_spread_over_their_spans(retriever: GenerativeRetriever) -> None:
@@ -317,21 +317,16 @@ def test_added_passages_are_found_as_in_an_index_built_anew(llama: Path) -> None
 
 
 @pytest.mark.parametrize("backend", ["array", "flat"])
-def test_merged_it_is_the_folder_of_an_index_built_anew(llama: Path, tmp_path: Path, backend: str) -> None:
+def test_changed_it_is_the_folder_of_an_index_built_anew(llama: Path, tmp_path: Path, backend: str) -> None:
     retriever = made(llama, backend=backend)
     gone = {retriever.corpus[number].id for number in (0, 3)}
     anew = made(llama, changed(retriever.corpus, gone, NEW), backend=backend)
     retriever.add(NEW)
     retriever.remove(sorted(gone))
-    before = found(retriever, 5)
-    retriever.merge()
     assert same_spans(retriever.spans, anew.spans)
-    assert [[name for name, _ in hits] for hits in before] == [
-        [name for name, _ in h] for h in found(retriever, 5)
-    ]
-    for one, name in ((retriever, "merged"), (anew, "anew")):
+    for one, name in ((retriever, "changed"), (anew, "anew")):
         one.save_pretrained(tmp_path / name)
-    assert files(tmp_path / "merged") == files(tmp_path / "anew")
+    assert files(tmp_path / "changed") == files(tmp_path / "anew")
 
 
 def test_beside_a_prior_added_passages_have_their_share(llama: Path) -> None:
@@ -347,13 +342,12 @@ def test_beside_a_prior_added_passages_have_their_share(llama: Path) -> None:
         assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in due], abs=1e-3)
 
 
-def test_unique_prefixes_of_spans_lose_passages_and_take_none(llama: Path, tmp_path: Path) -> None:
+def test_unique_prefixes_of_spans_lose_passages_and_take_others(llama: Path) -> None:
     retriever = made(llama, form="prefixes")
     first = retriever.corpus[0].id
-    raises(ConfigError, "unique prefixes", retriever.add, NEW)
-    anew = made(llama, changed(retriever.corpus, {first}, []), form="prefixes")
+    anew = made(llama, changed(retriever.corpus, {first}, NEW), form="prefixes")
     retriever.remove([first])
-    retriever.merge()
+    retriever.add(NEW)
     assert found(retriever, 40) == found(anew, 40)
 
 

@@ -145,14 +145,13 @@ def test_two_links_to_passages_of_one_title_both_count() -> None:
     assert shares(found) == {"b": 0.5, "c": 0.5}
 
 
-def test_a_merge_leaves_links_to_what_is_there_alone(tmp_path: Path) -> None:
+def test_changes_leave_links_to_what_is_there_alone(tmp_path: Path) -> None:
     folder = write_small(tmp_path / "data")
     films = [{"_id": one["id"], **one, "metadata": {"links": ["man", "town"]}} for one in FILMS]
     write_jsonl(folder / "corpus.jsonl", films)
     retriever = small_retriever(folder)
     retriever.remove(["man"])
-    retriever.add([Passage("man", "Born in Rome.", "A Director")])  # merges before
+    retriever.add([Passage("man", "Born in Rome.", "A Director")])
     retriever.remove(["town"])
-    retriever.merge()
     assert retriever.corpus.ids([0, 3]) == ["film", "man"]
     assert [name.passages.tolist() for name in retriever.corpus.links().of(0)] == [[3]]
