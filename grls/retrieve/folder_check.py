@@ -101,8 +101,7 @@ def _checks(folder: Path, opening: Opening, seen: set[Path]) -> Iterator[PartChe
     if corpus_file(folder).is_file():
         yield attempt("passages", corpus_file(folder), lambda: Corpus.read(folder))
     if (folder / "index" / INDEX).is_file():
-        for name in ("index", "added") if (folder / "added").is_dir() else ("index",):
-            yield from check_index(folder / name)
+        yield from check_index(folder / "index")
     for member in _members(spec, folder):
         yield from _checks(member, opening, seen)
     opened: list[Retriever] = []
