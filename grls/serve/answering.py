@@ -45,7 +45,6 @@ from grls.serve.worker import (
     RefusalError,
     SearchJob,
     Worker,
-    deliver,
 )
 
 
@@ -224,7 +223,7 @@ class AnswerJob(Job):
 
     def work(self, batch: Sequence[AnswerJob], queue: Worker) -> bool:
         for job, record in zip(batch, self._answer(batch), strict=True):
-            deliver(job.future, record)
+            job.deliver(record)
         return False
 
 

@@ -57,18 +57,6 @@ class GivenUpError(GrlsError):
         super().__init__("nobody waits for this answer any more.")
 
 
-def deliver(future: Future[Any], result: object) -> None:
-    """Set a result, unless the future is cancelled or has one."""
-    if not future.done() and future.set_running_or_notify_cancel():
-        future.set_result(result)
-
-
-def deliver_error(future: Future[Any], error: BaseException) -> None:
-    """Set an error, unless the future is cancelled or has a result."""
-    if not future.done() and future.set_running_or_notify_cancel():
-        future.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
-
-
 class Job:
     """The work of a request.
 
@@ -84,6 +72,18 @@ class Job:
     def __init__(self, size: int = 1, key: Hashable = None):
         self.size, self.key = size, key
         self.future: Future[Any] = Future()
+
+    def deliver(self, result: object) -> None:
+        """Set the result, unless the job is cancelled or has one."""
+        if not self.future.done():
+            self.check()
+            if self.future.set_running_or_notify_cancel():
+                self.future.set_result(result)
+
+    def fail(self, error: BaseException) -> None:
+        """Set an error, unless the job is cancelled or has a result."""
+        if not self.future.done() and self.future.set_running_or_notify_cancel():
+            self.future.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
     def work(self, batch: Sequence[Any], queue: Worker) -> bool:
         """Do a batch, in which this job is the first; whether the batch goes on at its next turn."""
@@ -256,12 +256,12 @@ class Worker:
                 final |= len(batch) == 1 and not self._joins
                 for job in batch:  # each alone, so that an error finds its request
                     if final:
-                        deliver_error(job.future, error)
+                        job.fail(error)
                     elif not job.future.done():
                         try:
                             job.alone(self)
                         except BaseException as own:
-                            deliver_error(job.future, own)
+                            job.fail(own)
         self._mark(len(batch))
         if not self._joins:
             self._watch(size, perf_counter() - begun)
@@ -322,11 +322,11 @@ class SearchJob(Job):
             return False
         hits = iter(self.hits([query for job in batch for query in job.queries]))
         for job in batch:
-            deliver(job.future, list(islice(hits, len(job.queries))))
+            job.deliver(list(islice(hits, len(job.queries))))
         return False
 
     def alone(self, queue: Worker) -> None:
-        deliver(self.future, self.hits(self.queries))
+        self.deliver(self.hits(self.queries))
 
     def plans(self) -> list[Plan[list[Hit]]]:
         retriever, k, allow, pooled = self.batch_key
@@ -335,15 +335,12 @@ class SearchJob(Job):
         return [plan(Query(str(n), text), k, allow) for n, text in enumerate(self.queries)]
 
     def finish(self, results: list[list[Hit]]) -> None:
-        self.check()
-        deliver(self.future, with_texts(results, self.batch_key.retriever.corpus))
+        self.deliver(with_texts(results, self.batch_key.retriever.corpus))
 
     def hits(self, queries: Sequence[str]) -> list[list[Hit]]:
         retriever, k, allow, pooled = self.batch_key
         find = retriever.retrieve if pooled else partial(search_hits, retriever)
-        rankings = find(queries, k, allow)
-        self.check()
-        return with_texts(rankings, retriever.corpus)
+        return with_texts(find(queries, k, allow), retriever.corpus)
 
 
 class StreamJob(Job):
@@ -367,7 +364,7 @@ class StreamJob(Job):
         if hop is not None:
             self._send(hop)
         if hop is None or hop.last:
-            deliver(self.future, None)
+            self.deliver(None)
         return not self.future.done()
 
     def plans(self) -> list[Plan[None]]:
@@ -376,12 +373,12 @@ class StreamJob(Job):
         return [plan_hops(lets, Query("0", self._query), self._allow, self._send)]
 
     def finish(self, results: list[None]) -> None:
-        deliver(self.future, None)
+        self.deliver(None)
 
     def alone(self, queue: Worker) -> None:
         for hop in self._hops:
             self._send(hop)
-        deliver(self.future, None)
+        self.deliver(None)
 
     def _send(self, hop: StreamedHop) -> None:
         if hop.number > self._sent:
@@ -441,7 +438,7 @@ class JoiningJobs:
             del self._results[owner.job]
 
     def fail(self, owner: _Owner, error: Exception) -> None:
-        deliver_error(owner.job.future, error)
+        owner.job.fail(error)
 
     def _add(self, job: JoiningJob) -> None:
         self._results[job] = {}
@@ -456,7 +453,5 @@ class CallJob(Job):
         self._function = function
 
     def work(self, batch: Sequence[CallJob], queue: Worker) -> bool:
-        result = self._function()
-        self.check()
-        deliver(self.future, result)
+        self.deliver(self._function())
         return False
