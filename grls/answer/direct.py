@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 from grls.answer.dialogue import Dialogue, few_shot
 from grls.answer.prompts import ANSWER, CLOSED_TASK, OPEN_TASK, asked_directly, direct_examples
-from grls.answer.retrievers import FinishedRun
+from grls.answer.retrievers import FindsPassages
 from grls.answer.writer import TextWriter
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.io.progress import counted
-from grls.retrieve.base import Retriever
 from grls.runs.results import find_passages
 
 log = logging.getLogger(__name__)
@@ -65,7 +64,7 @@ class DirectReader:
     """
 
     writer: TextWriter
-    source: Retriever | FinishedRun | None
+    source: FindsPassages | None
     corpus: Corpus
     k: int = 3
     depth: int = 0

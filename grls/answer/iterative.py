@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from grls.answer.dialogue import Dialogue, few_shot
 from grls.answer.direct import FollowUpStep, WrittenAnswer
 from grls.answer.prompts import ANSWER, FOLLOW_UP, ITERATIVE_TASK, evidence, iterative_examples
+from grls.answer.retrievers import FindsPassages
 from grls.answer.writer import Continuation, TextWriter, too_long
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.io.progress import counted
-from grls.retrieve.base import Retriever
 from grls.runs.results import find_passages
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class IterativeReader:
     """
 
     writer: TextWriter
-    retriever: Retriever
+    retriever: FindsPassages
     corpus: Corpus
     k: int = 1
     hops: int = 4

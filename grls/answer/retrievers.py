@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from grls.data.corpus import Corpus
 from grls.data.types import RANKINGS, Hit, Query
@@ -18,6 +18,12 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.registry import BM25, Opening, load_named, load_retriever
 from grls.runs.run import Run
+
+
+class FindsPassages(Protocol):
+    """What answers are written from: a retriever of any kind, a finished run, or a queue of a server."""
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]: ...
 
 
 def open_for_reading(

@@ -26,15 +26,12 @@ from grls.answer.kept import answer_record
 from grls.answer.riches.answerer import Riches, record_of
 from grls.answer.riches.keys import build_keys
 from grls.answer.writer import TextWriter
-from grls.data.corpus import Corpus
-from grls.data.filters import Allow, Filter
+from grls.data.filters import Filter
 from grls.data.types import Hit, Query
-from grls.errors import ConfigError
 from grls.io.ending import require
 from grls.models.load.build import Loaded
 from grls.models.load.language import load_language_model, shared_models
-from grls.retrieve.base import Description, Retriever, has_log_probabilities
-from grls.retrieve.queries import queries_of
+from grls.retrieve.base import Retriever, has_log_probabilities
 from grls.serve.guards import Metrics
 from grls.serve.options import PROGRAMS, AnswerMethod, AnswerOptions
 from grls.serve.served import Version
@@ -94,7 +91,7 @@ class Answering:
             if answer_key.method in PROGRAMS:
                 return self._by_program(jobs, retriever)
             assert self._loaded is not None
-            queries, corpus, k = [job.query for job in jobs], retriever.corpus, answer_key.k
+            queries, corpus, k = [job.query for job in jobs], answer_key.retriever.corpus, answer_key.k
             limit = answer_key.max_new_tokens
             if answer_key.method == "riches":
                 program = self._riches[answer_key.version]
@@ -111,10 +108,10 @@ class Answering:
             return [answer_record(*pair, corpus) for pair in zip(queries, answer(queries), strict=True)]
 
     def _by_program(self, jobs: Sequence[AnswerJob], retriever: QueuedRetriever) -> list[Record]:
-        answer_key, dsp, corpus = jobs[0].answer_key, self.options.dsp, retriever.corpus
+        answer_key, dsp, corpus = jobs[0].answer_key, self.options.dsp, jobs[0].answer_key.retriever.corpus
         limit = answer_key.max_new_tokens
         lm = self._lm if limit is None else self._lm.copy(max_tokens=limit)
-        scale: Scale = "log" if has_log_probabilities(retriever.retriever) else "softmax"
+        scale: Scale = "log" if has_log_probabilities(answer_key.retriever) else "softmax"
         retrieval = Retrieval(retriever, corpus, answer_key.k, scale)
         program = program_named(answer_key.method, retrieval, dsp)
 
@@ -148,25 +145,9 @@ class QueuedRetriever:
     ):
         self.version, self.retriever, self._allow, self._gone = version, retriever, allow, gone
 
-    @property
-    def kind(self) -> str:
-        return self.retriever.kind
-
-    @property
-    def corpus(self) -> Corpus:
-        return self.retriever.corpus
-
-    def describe(self) -> Description:
-        return self.retriever.describe()
-
-    def fingerprint(self) -> str:
-        return self.retriever.fingerprint()
-
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
-        if allow is not None:
-            raise ConfigError("the filter of a question is that of its request.")
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
         key = BatchKey(self.retriever, k, self._allow, pooled=True)
-        job = SearchJob([query.text for query in queries_of(queries)], key)
+        job = SearchJob([query.text for query in queries], key)
         worker = self.version.worker
         try:
             worker.submit(job)

@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple
 from grls.answer.dsp.calls import note
 from grls.answer.dsp.needed import dspy
 from grls.answer.prompts import shown
+from grls.answer.retrievers import FindsPassages
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Query
-from grls.retrieve.base import Retriever
 from grls.retrieve.fusion.retriever import comb_sum
 from grls.runs.results import find_passages
 
@@ -48,7 +48,7 @@ class Retrieval(dspy.Module):
 
     def __init__(
         self,
-        retriever: Retriever,
+        retriever: FindsPassages,
         corpus: Corpus,
         k: int = 3,
         scale: Scale = "softmax",
