@@ -95,7 +95,7 @@ def test_programs(folder: Path) -> None:
 
 @needs_dspy
 def test_a_served_model_that_fails(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    calls = CallOptions(endpoint="http://127.0.0.1:9/v1", attempts=1, timeout=2)
+    calls = CallOptions(endpoint="http://127.0.0.1:9/v1", attempts=1)
     answer = AnswerOptions("none", ("retrieve-then-read",), dsp=ProgramOptions(calls=calls))
     with client_of(serving_of({"bm25": folder / "bm25"}, answer=answer)) as client:
         response = client.post("/v1/answer", json={"query": WHO})
