@@ -9,8 +9,9 @@ from typing import Any
 
 from grls.answer.riches.options import PropositionOptions
 from grls.data.dataset import query_record
+from grls.data.language import guess
 from grls.data.words import USUAL, Analyzer
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.io.arguments import Count
 from grls.io.files import atomic_file, refuse_unwritable, write_json
 from grls.io.jsonl import write_line
@@ -18,6 +19,7 @@ from grls.io.progress import counted
 from grls.io.work import all_done
 from grls.models.option_names import Device, Numbers
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
+from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.judge import open_judge
 from grls.retrieve.registry import BM25, Opening
 from grls.train.doc2query.options import USUAL_DRAWING, Drawing
@@ -75,7 +77,9 @@ def pseudo_queries(
     model: str,
     output: str,
     draw: Drawing = USUAL_DRAWING,
-    retriever: str | None = BM25,
+    endpoint: str | None = None,
+    tokens: Count | None = None,
+    retrievers: tuple[str, ...] = (BM25,),
     k: Count = 10,
     search: SearchOptions = USUAL_SEARCH,
     limit: Count | None = None,
@@ -83,7 +87,7 @@ def pseudo_queries(
     precision: Numbers = "float32",
     analyzer: Analyzer = USUAL,
 ) -> None:
-    """Let a query generator write queries for passages, and keep those that lead back to them.
+    """Let a language model write queries for passages, and keep those that lead back to them.
 
     OUTPUT has the form of queries.jsonl, with evidence; `--data.mix.pseudo` of training reads it.
     OUTPUT.written.jsonl keeps all written queries, so that a run that was ended resumes, and another
@@ -91,26 +95,46 @@ def pseudo_queries(
 
     Args:
         data: Data set folder, or its corpus.jsonl.
-        model: Folder of a query generator that `grls train doc2query` wrote, or an encoder-decoder of
-            doc2query: a folder or a hub name.
+        model: A query generator that `grls train doc2query` wrote, an encoder-decoder of doc2query, or an
+            instructed language model: a folder, a .gguf file or a hub name; with ``endpoint`` its name there.
         output: JSONL file to write.
         draw: Options of drawing queries.
-        retriever: Retriever that judges the queries: a retriever folder of any kind over this corpus, or
-            bm25; null: no judgement, only unusable texts are dropped.
-        k: A query is kept if its passage is among its k best passages.
-        search: Options of search of a retriever folder; ``batch_size`` is also that of the query generator.
+        endpoint: Address of an OpenAI-compatible server, such as http://localhost:8000/v1; its key is in the
+            environment variable OPENAI_API_KEY.
+        tokens: The most tokens that an instructed model may read and write, about; fewer queries are written
+            if those of all take more.
+        retrievers: Retrievers that judge the queries: retriever folders of any kind over this corpus, or
+            bm25; they work in ranked hops for queries of two. With none only unusable texts are dropped.
+        k: A query is kept if each retriever finds its passages among its k best.
+        search: Options of search of a retriever folder; ``batch_size`` is also that of the language model.
         limit: Number of passages to write queries for, drawn by the seed; null: all.
         precision: Precision of the query generator: bfloat16 only where the processor has it.
         analyzer: How bm25 splits texts into words: language, stemming and function words.
     """
-    from grls.train.doc2query.generate import PORTION, open_queries, sift
+    from grls.retrieve.hops.retriever import hop_by_hop
+    from grls.train.doc2query.generate import PORTION, estimated_tokens, open_queries, sift
+    from grls.train.doc2query.questions import QuestionPrompt
 
     refuse_unwritable(output)
-    tasks, writer, origin = open_queries(data, model, draw, limit, search.batch_size, device, precision)
-    corpus = writer.corpus
-    judge = None
-    if retriever is not None:
-        judge = open_judge(retriever, corpus, Opening(device, search=search), analyzer)
+    tasks, writer, origin = open_queries(
+        data, model, draw, limit, search.batch_size, device, precision, endpoint
+    )
+    corpus, asked = writer.corpus, isinstance(writer.prompt, QuestionPrompt)
+    if asked:
+        needed = estimated_tokens(writer, tasks)
+        told = f"about {needed:,} tokens are read and written for {counted(len(tasks), 'question')}"
+        if tokens is not None and needed > tokens:
+            del tasks[max(1, len(tasks) * tokens // needed) :]
+            told += f"; {Option('tokens', tokens)} leaves {len(tasks):,} of them"
+        print(told)
+    elif tokens is not None:
+        raise ConfigError(f"{Option('tokens')} is for an instructed language model: leave it out.")
+    judges = [
+        open_judge(name, corpus, Opening(device, search=search), analyzer, "--retrievers")
+        for name in retrievers
+    ]
+    if draw.hops > 1:
+        judges = [hop_by_hop(judge, HopOptions(steps="ranked", max=draw.hops)) for judge in judges]
     start = perf_counter()
     with all_done(
         tasks, writer.write, _beside(output, "written.jsonl"), origin, writer.name,
@@ -120,17 +144,17 @@ def pseudo_queries(
         if new := file.count - file.found:
             seconds = perf_counter() - start
             print(f"{counted(new, 'query')} written in {seconds:.1f} s, {file.found:,} found in {file.path}")
-    sifted = sift(records, corpus, judge, k)
+    sifted = sift(records, corpus, judges, k, asked)
     dropped = dict(sorted(sifted.dropped.items()))
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items())
     if not sifted.queries:
         raise ConfigError(
-            f"none of the pseudo-queries is kept ({reasons}); raise --k, or train the generator for longer."
+            f"none of the pseudo-queries is kept ({reasons}); raise --k, or take a better model."
         )
     with atomic_file(output) as stream:
         for query in sifted.queries:
             write_line(stream, query_record(query))
-    judged = {} if retriever is None else {"k": k, "retriever": retriever}
+    judged = {"k": k, "retrievers": [*retrievers]} if retrievers else {}
     counts = {"kept": len(sifted.queries), "dropped": dropped}
     write_json(_beside(output, "manifest.json"), {**origin, **judged, **counts})
     written, passages = len(records), len({query.evidence[0] for query in sifted.queries})
@@ -139,9 +163,21 @@ def pseudo_queries(
         f"{counted(passages, 'passage')}"
     )
     if sifted.searched:
-        print(f"round trip: {sifted.rate:.1%} of {sifted.searched:,} find their passage among the {k} best")
+        print(f"round trip: {sifted.rate:.1%} of {sifted.searched:,} find their passages among the {k} best")
     if dropped:
         print(f"dropped: {reasons}")
+    if asked:
+        spoken, read = (
+            guess(query.text for query in sifted.queries),
+            guess(p.text for p in corpus.passages([*range(0, len(corpus), -(-len(corpus) // 200))])),
+        )
+        if None not in (spoken, read) and spoken != read:
+            print(f"the questions seem to be in {spoken!r}, and the passages in {read!r}: take another model")
+        for query in sifted.queries[:: max(1, len(sifted.queries) // _EXAMPLES)][:_EXAMPLES]:
+            print(f"  {query.text}  ({', '.join(query.evidence)})")
+
+
+_EXAMPLES = 10  # questions that are shown
 
 
 def _beside(output: str, ending: str) -> Path:

@@ -2,6 +2,6 @@
 
 ``data`` holds its training pairs and their LightningDataModule.
 ``generate`` (with its ``options``) writes queries for passages and chains, and keeps those that lead back
-to their passage. Tensors come from :mod:`grls.train.riches`, for targets without quotes; the measure on
-dev is the loss.
+to their passage; ``questions`` are those of an instructed language model. Tensors come from
+:mod:`grls.train.riches`, for targets without quotes; the measure on dev is the loss.
 """

@@ -1,4 +1,4 @@
-"""Writes pseudo-queries for passages with a trained query generator.
+"""Writes pseudo-queries for passages, by a trained query generator or an instructed language model.
 
 Each query is drawn with its own seed: it does not depend on the other queries of a run (except for rounding
 in padded batches).
@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from grls.answer.writer import Sampling, TextWriter
+from grls.answer.writer import Continuation, Sampling, TextWriter
 from grls.data.codec import controls, tokenizer_fingerprint, wrapping
 from grls.data.corpus import Corpus
 from grls.data.spelling import encoded_texts
 from grls.data.types import Passage, Query
 from grls.data.words import plain_words
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, Option
 from grls.io.files import read_json
 from grls.io.progress import Progress
 from grls.io.work import Record
@@ -31,6 +31,15 @@ from grls.models.option_names import Numbers
 from grls.retrieve.base import Retriever
 from grls.train.doc2query.options import Drawing as Drawing
 from grls.train.doc2query.options import PassagesRead
+from grls.train.doc2query.questions import (
+    NEW_TOKENS,
+    QUESTIONS,
+    SHOWN,
+    Endpoint,
+    QuestionPrompt,
+    linked_pairs,
+    question_of,
+)
 
 FORM = "query-generator.json"
 """The file beside a trained query generator with the form of its input and output."""
@@ -58,11 +67,6 @@ class QueryForm(NamedTuple):
         """The form of a query generator that was trained here, or of another encoder-decoder."""
         file = Path(model).expanduser() / FORM
         if not file.is_file():
-            if find_writer(str(model)).causal:
-                raise ConfigError(
-                    f"{model} is a language model that was not trained to write queries ({FORM} is missing): "
-                    "train one with `grls train doc2query`, or give an encoder-decoder of doc2query."
-                )
             return cls(passage_tokens=384, plain=True)
         content = read_json(file)
         try:
@@ -120,10 +124,14 @@ class QueryPrompt:
 
 
 class Task(NamedTuple):
-    """A query to be written: number ``draw`` (from 0) of those of the passage with this number."""
+    """A query to be written: number ``draw`` (from 0) of those of the passage with this number.
+
+    ``second`` is the number of the passage that it leads to, of a question of two hops.
+    """
 
     passage: int
     draw: int
+    second: int | None = None
 
 
 PORTION = 16
@@ -133,8 +141,10 @@ _TOP_P = 0.95
 
 
 class QueryWriter(NamedTuple):
-    writer: TextWriter
-    prompt: QueryPrompt
+    """Writes queries by a query generator, or by an instructed model: here, or at an address."""
+
+    writer: TextWriter | Endpoint
+    prompt: QueryPrompt | QuestionPrompt
     corpus: Corpus
     drawing: Drawing
 
@@ -143,58 +153,122 @@ class QueryWriter(NamedTuple):
 
         A passage that is too long for the model has no text; its record has the reason under ``failed``.
         """
-        passages = self.corpus.passages([task.passage for task in batch])
-        prompts = [self.prompt.source([row]) for row in self.prompt.passages(passages)]
-        inputs = [f"the passage {passage.id!r}" for passage in passages]
-        draws = []
-        for passage, task in zip(passages, batch, strict=True):
+        asked = [self.corpus.passages([n for n in (task.passage, task.second) if n is not None])
+                 for task in batch]  # fmt: skip
+        draws: list[Sampling] = []
+        for (passage, *_), task in zip(asked, batch, strict=True):
             key = repr((self.drawing.seed, passage.id, task.draw)).encode()
             seed = int.from_bytes(hashlib.sha256(key).digest()[:7], "big")
             draws.append(Sampling(self.drawing.temperature, seed, _TOP_P))
-        least = partial(self.prompt.source, [])
-        written = self.writer.write_each(inputs, prompts, least, decided, draws)
         records = []
-        for task, result in zip(batch, written, strict=True):
+        for task, result in zip(batch, self._written(asked, draws, decided), strict=True):
             if isinstance(result, str):
                 told: Record = {"text": "", "ended": False, "failed": result}
             else:
-                told = {"text": " ".join(result.text.split()), "ended": result.ended}
+                plain = isinstance(self.prompt, QueryPrompt)
+                text = " ".join(result.text.split()) if plain else question_of(result.text)
+                told = {"text": text, "ended": result.ended}
             records.append(self.name(task) | told)
         return records
 
+    def _written(
+        self,
+        asked: Sequence[Sequence[Passage]],
+        draws: Sequence[Sampling],
+        decided: Callable[[int], object] | None,
+    ) -> list[Continuation | str]:
+        if isinstance(self.writer, Endpoint):
+            assert isinstance(self.prompt, QuestionPrompt)
+            turns = [self.prompt.turns(passages) for passages in asked]
+            return self.writer.write(turns, draws, NEW_TOKENS, decided)
+        names = [f"the passage {passages[0].id!r}" for passages in asked]
+        if isinstance(self.prompt, QueryPrompt):
+            rows = self.prompt.passages([passage for passages in asked for passage in passages])
+            prompts, least = [self.prompt.source([row]) for row in rows], self.prompt.source([])
+        else:
+            prompts = self.prompt.inputs(self.writer.tokenizer, asked)
+            least = self.prompt.inputs(self.writer.tokenizer, [[Passage("", "")]])[0]
+        return self.writer.write_each(names, prompts, lambda: least, decided, draws)
+
     def name(self, task: Task) -> Record:
-        return {"passage": self.corpus.ids([task.passage])[0], "draw": task.draw}
+        ids = self.corpus.ids([n for n in (task.passage, task.second) if n is not None])
+        return dict(zip(("passage", "second"), ids, strict=False)) | {"draw": task.draw}
+
+
+_CHARACTERS = 3.5  # of a token, about
 
 
 def open_queries(
-    data: str, model: str, draw: Drawing, limit: int | None, batch_size: int, device: str, precision: Numbers
-) -> tuple[list[Task], QueryWriter, dict[str, Any]]:  # fmt: skip
+    data: str,
+    model: str,
+    draw: Drawing,
+    limit: int | None,
+    batch_size: int,
+    device: str,
+    precision: Numbers,
+    endpoint: str | None = None,
+) -> tuple[list[Task], QueryWriter, dict[str, Any]]:
     """The queries to write, their writer, and what they depend on.
 
     The arguments are the options of ``grls prepare pseudo-queries``.
     """
     corpus = Corpus.read(data)
-    form = QueryForm.read(model)
-    numbers: Sequence[int] = range(len(corpus))
-    if limit is not None and limit < len(corpus):
-        numbers = sorted(random.Random(draw.seed).sample(numbers, limit))
-    tasks = [Task(number, number_of_draw) for number in numbers for number_of_draw in range(draw.queries)]
+    if draw.hops == 2:
+        pairs = linked_pairs(corpus, len(corpus) if limit is None else limit, draw.seed)
+        if not pairs:
+            raise ConfigError(
+                f"no passage of {corpus.source} names or links to another, so no question of two hops can be "
+                f"written: leave {Option('draw.hops', 2)} out."
+            )
+        tasks = [Task(first, number, second) for first, second in pairs for number in range(draw.queries)]
+    else:
+        numbers: Sequence[int] = range(len(corpus))
+        if limit is not None and limit < len(corpus):
+            numbers = sorted(random.Random(draw.seed).sample(numbers, limit))
+        tasks = [Task(number, number_of_draw) for number in numbers for number_of_draw in range(draw.queries)]
+    origin: dict[str, Any] = {"corpus": corpus.fingerprint, "limit": limit, **asdict(draw)}
+    if endpoint is not None:
+        return tasks, QueryWriter(Endpoint(endpoint, model), QuestionPrompt(True), corpus, draw), {
+            "model": model, "form": QUESTIONS, **origin,
+        }  # fmt: skip
+    trained = (Path(model).expanduser() / FORM).is_file() or not find_writer(str(model)).causal
+    if draw.hops == 2 and trained:
+        raise ConfigError(
+            f"{model} writes queries for single passages: {Option('draw.hops', 2)} needs an instructed "
+            "language model."
+        )
     loaded, tokenizer = load_language_model(model, device, precision)
-    prompt = QueryPrompt(tokenizer, not loaded.config.is_encoder_decoder, form)
-    origin = {
-        "weights": model_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
-        "form": form._asdict(), "corpus": corpus.fingerprint, "limit": limit, **asdict(draw),
-    }  # fmt: skip
+    origin |= {"weights": model_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer)}
     if precision != "float32":
         origin["precision"] = precision
+    if not trained:
+        chat = QuestionPrompt(bool(getattr(tokenizer, "chat_template", None)))
+        texts = TextWriter(loaded, tokenizer, NEW_TOKENS, batch_size)
+        return tasks, QueryWriter(texts, chat, corpus, draw), {"form": QUESTIONS, **origin}
+    form = QueryForm.read(model)
+    prompt = QueryPrompt(tokenizer, not loaded.config.is_encoder_decoder, form)
     texts = TextWriter(loaded, tokenizer, form.query_tokens + 1, batch_size)
-    return tasks, QueryWriter(texts, prompt, corpus, draw), origin
+    return tasks, QueryWriter(texts, prompt, corpus, draw), {"form": form._asdict(), **origin}
+
+
+def estimated_tokens(writer: QueryWriter, tasks: Sequence[Task]) -> int:
+    """About how many tokens an instructed model reads and writes for the tasks, by a sample of them."""
+    assert isinstance(writer.prompt, QuestionPrompt)
+    sample = tasks[:: max(1, len(tasks) // 100)]
+    characters = 0
+    for task in sample:
+        passages = writer.corpus.passages([n for n in (task.passage, task.second) if n is not None])
+        characters += sum(len(turn["content"]) for turn in writer.prompt.turns(passages))
+    return int(len(tasks) * (characters / _CHARACTERS / max(1, len(sample)) + NEW_TOKENS / 2))
 
 
 EMPTY = "empty"
 CUT = "cut off"
 LONG = "too long to be read"
 COPY = "copies a passage"
+QUOTE = "quotes a passage"
+SHOW = "copies the prompt"
+NAME = "names the second passage"
 TWICE = "written before"
 ASTRAY = "not found again"
 
@@ -217,61 +291,87 @@ class Sifted(NamedTuple):
 def sift(
     records: Sequence[dict[str, Any]],
     corpus: Corpus,
-    retriever: Retriever | None,
+    retrievers: Sequence[Retriever] = (),
     k: int = 10,
+    asked: bool = False,
 ) -> Sifted:
-    """Drop records without a usable query, then queries that do not lead back to their passage.
+    """Drop records without a usable query, then queries that do not lead back to their passages.
 
     Such a query is answered by another passage or by none, or is too vague to learn from. A query leads
-    back if its passage, or a copy with the same title and text, is among its k best.
-    Without a retriever every query leads back.
+    back if each retriever finds its passages, or copies with the same title and text, among its k best.
+    Without a retriever every query leads back. ``asked``: of a question by an instructed model, which may
+    quote, repeat its prompt, or name the passage that the first hop leads to.
     """
     dropped: Counter[str] = Counter()
-    usable: list[dict[str, Any]] = []
-    seen: set[tuple[str, str]] = set()
-    names = list(dict.fromkeys(record["passage"] for record in records))
+    usable: list[Query] = []
+    seen: set[tuple[str, ...]] = set()
+    names = list(dict.fromkeys(name for record in records for name in _ids(record)))
     numbers = [number for number in corpus.numbers(names) if number is not None]
-    texts = {passage.id: plain_words(passage.text) for passage in corpus.passages(numbers)}
+    passages = {passage.id: passage for passage in corpus.passages(numbers)}
+    texts = {name: plain_words(passage.text) for name, passage in passages.items()}
     for record in records:
-        text = plain_words(record["text"])
-        key = (record["passage"], text)
+        text, ids = plain_words(record["text"]), _ids(record)
         faults = {
             LONG: "failed" in record,
             EMPTY: not text,
             CUT: not record["ended"],
-            COPY: text == texts.get(record["passage"]),
-            TWICE: key in seen,
+            COPY: text == texts.get(ids[0]),
+            TWICE: (*ids, text) in seen,
+            SHOW: asked and text in SHOWN,
+            QUOTE: asked and any(quotes(text, texts.get(name, "")) for name in ids),
+            NAME: asked and len(ids) > 1 and _names(text, passages[ids[1]].title),
         }
         if any(faults.values()):
             dropped[next(fault for fault, there in faults.items() if there)] += 1
         else:
-            usable.append(record)
-            seen.add(key)
-    queries = [
-        Query(f"pseudo-{record['passage']}-{record['draw']}", record["text"], (record["passage"],))
-        for record in usable
-    ]
-    if retriever is None:
-        return Sifted(queries, dropped, 0)
+            number = f"{record['draw']}" if len(ids) == 1 else f"{ids[1]}-{record['draw']}"
+            usable.append(Query(f"pseudo-{ids[0]}-{number}", record["text"], ids))
+            seen.add((*ids, text))
+    if not retrievers:
+        return Sifted(usable, dropped, 0)
     known: dict[tuple[str, str], int] = {}
     first = [known.setdefault((passage.title, passage.text), n) for n, passage in enumerate(corpus)]  # copies
     accepted: list[Query] = []
-    with Progress(len(queries), "round trip", "queries", shown=None) as bar:
-        for start in range(0, len(queries), _BATCH):
-            batch = queries[start : start + _BATCH]
-            rankings = retriever.retrieve(batch, k)
-            ids = list({hit.id for hits in rankings for hit in hits} | {query.evidence[0] for query in batch})
-            firsts = {  # DONE, which a generator may retrieve, has no number
-                name: first[number]
-                for name, number in zip(ids, corpus.numbers(ids), strict=True)
-                if number is not None
-            }
-            accepted += [
-                query
-                for query, hits in zip(batch, rankings, strict=True)
-                if firsts[query.evidence[0]] in [firsts.get(hit.id) for hit in hits]
-            ]
+    with Progress(len(usable), "round trip", "queries", shown=None) as bar:
+        for start in range(0, len(usable), _BATCH):
+            batch = usable[start : start + _BATCH]
+            back = batch
+            for retriever in retrievers:
+                rankings = dict(zip(back, retriever.retrieve(back, k), strict=True))
+                every = list(
+                    {hit.id for hits in rankings.values() for hit in hits}
+                    | {name for query in back for name in query.evidence}
+                )
+                firsts = {  # DONE, which a generator may retrieve, has no number
+                    name: first[number]
+                    for name, number in zip(every, corpus.numbers(every), strict=True)
+                    if number is not None
+                }
+                back = [
+                    query
+                    for query, hits in rankings.items()
+                    if {firsts[name] for name in query.evidence} <= {firsts.get(hit.id) for hit in hits}
+                ]
+            accepted += back
             bar.update(len(batch))
-    if len(accepted) < len(queries):
-        dropped[ASTRAY] = len(queries) - len(accepted)
-    return Sifted(accepted, dropped, len(queries))
+    if len(accepted) < len(usable):
+        dropped[ASTRAY] = len(usable) - len(accepted)
+    return Sifted(accepted, dropped, len(usable))
+
+
+def _ids(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """The passages that a record is about, in order."""
+    return (record["passage"], record["second"]) if "second" in record else (record["passage"],)
+
+
+def quotes(question: str, text: str) -> bool:
+    """Whether more than half of a question, and six words of it, stand in a text as they are."""
+    words = question.split()
+    size = max(6, len(words) // 2 + 1)
+    runs = (" ".join(words[n : n + size]) for n in range(len(words) - size + 1))
+    return any(f" {run} " in f" {text} " for run in runs)
+
+
+def _names(question: str, title: str) -> bool:
+    name = plain_words(re.sub(r"\([^()]*\)", " ", title))
+    return bool(name) and f" {name} " in f" {question} "

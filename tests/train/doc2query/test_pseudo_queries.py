@@ -93,7 +93,7 @@ def test_a_passage_that_is_too_long_has_no_query_and_the_others_do(
     assert [one for one in found if "failed" not in one] == written(model, [Task(0, 0), Task(1, 0)], sure)
     assert "room for 115 beside 13 new ones" in found[1]["failed"]
     assert caplog.text.count("nothing is written for the passage 'long'") == 1
-    assert sift(found, corpus, None).dropped == {"too long to be read": 2}
+    assert sift(found, corpus).dropped == {"too long to be read": 2}
     narrow = QueryWriter(TextWriter(*loaded, 127), prompt, corpus, Drawing())
     with pytest.raises(ConfigError, match="tokens before anything is asked"):
         narrow.write(some)
@@ -124,7 +124,7 @@ def test_what_is_no_query_is_dropped_and_counted() -> None:
         record("what is it that", draw=3, ended=False),
         record("The otter is calm!", draw=4),
     ]
-    found = sift(records, CORPUS, None)
+    found = sift(records, CORPUS)
     assert found.queries == [
         Query("pseudo-otter-calm-0", "is it calm ?", ("otter-calm",)),
         Query("pseudo-lynx-calm-0", "is it calm ?", ("lynx-calm",)),
@@ -137,12 +137,12 @@ def test_a_query_must_lead_back_to_its_passage() -> None:
     asked = [("who ?",), ("what ?", "lynx-calm"), ("why ?", "r0"), ("",)]
     records = [record(*one) for one in asked]
     finds = Finds("DONE", "lynx-calm", "otter-calm")
-    found = sift(records, CORPUS, finds, k=2)
+    found = sift(records, CORPUS, [finds], k=2)
     assert [query.id for query in found.queries] == ["pseudo-lynx-calm-0"]
     assert finds.asked == ["who ?", "what ?", "why ?"]
     assert (found.searched, found.rate) == (3, pytest.approx(1 / 3))
     assert found.dropped == {"empty": 1, "not found again": 2}
-    again = sift(records, CORPUS, finds, k=3).queries
+    again = sift(records, CORPUS, [finds], k=3).queries
     assert [q.id for q in again] == ["pseudo-otter-calm-0", "pseudo-lynx-calm-0"]
 
 
@@ -178,11 +178,11 @@ def test_another_filter_needs_no_new_queries(
     assert main(options(data, model, output, "--draw.queries=1")) == 0
     capsys.readouterr()
     small_retriever(data).save_pretrained(tmp_path / "retriever")
-    again = ["--draw.queries=1", f"--retriever={tmp_path / 'retriever'}", "--k=20"]
+    again = ["--draw.queries=1", "--retrievers", str(tmp_path / "retriever"), "--k=20"]
     assert main(options(data, model, output, *again)) == 0
     said = capsys.readouterr().out
     assert "queries written" not in said
-    assert re.search(r"round trip: 100\.0% of \d+ find their passage among the 20 best", said)
+    assert re.search(r"round trip: 100\.0% of \d+ find their passages among the 20 best", said)
     line = fails(capsys, *options(data, model, output, "--draw.queries=2"))
     assert "begun with other settings (queries)" in line
 
