@@ -14,18 +14,17 @@ from run_files import info_of
 from small_data import passages, tiny_bert, write_jsonl, write_small
 
 from grls.cli import main
-from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.errors import IndexFormatError
 from grls.io.seal import verifying
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve import run as retrieving
-from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.combine import expected_f1
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever, pooled_ranking
+from grls.retrieve.registry import Opening, load_retriever
 from grls.runs import portions
 from grls.runs.portions import read_info
 from grls.runs.run import Run
@@ -100,45 +99,38 @@ def test_dynamic_chains_end_with_done(data: Path, dense: Path, tmp_path: Path, c
         assert ("2 of 2 chains ended without DONE" in caplog.text) == (bias < 0)
 
 
-@pytest.mark.parametrize("kind", ["dense", "bm25"])
-def test_fixed_chains_and_their_pool(kind: str, data: Path, dense: Path, tmp_path: Path) -> None:
-    which = dense if kind == "dense" else "bm25"
-    opened: Any = (
-        DenseRetriever.from_pretrained(dense, "cpu") if kind == "dense" else BM25Retriever(Corpus.read(data))
-    )
-    queries = read_split(data, "test")[0]
-    options = [which, "--hops.steps=fixed", "--hops.max=2", "--hops.chains=3"]  # branch follows
-    chains = HopsRetriever(opened, HopOptions("fixed", 2, chains=3, branch=3)).retrieve_chains(queries)
-    best, info = retrieve(data, tmp_path / "o", *options)
-    assert (info.options["chains"], info.options["branch"], info.options["pool"]) == (3, 3, False)
-    assert info.name.endswith(", fixed")
-    assert best == {
-        q.id: [h.id for h in some[0].hits] for q, some in zip(queries, chains, strict=True) if some[0].hits
-    }
-    pooled, info = retrieve(data, tmp_path / "p", *options, "--hops.pool=true", "--k=4")
-    assert info.options["pool"] is True
-    assert info.name == ("biencoder" if kind == "dense" else "bm25") + ", fixed, pooled"
-    assert pooled == {
-        q.id: [h.id for h in pooled_ranking(some, 4)] for q, some in zip(queries, chains, strict=True)
-    }
-    assert max(map(len, pooled.values())) > 2
+CHAINS = {"chains": 3, "branch": 3}
 
 
-def test_the_set_of_highest_expected_f1_is_chosen(data: Path, generative: Path, tmp_path: Path) -> None:
-    given = (generative, "--hops.steps=dynamic", "--hops.max=3", "--hops.chains=6", "--search.beams=6")
-    found, info = retrieve(data, tmp_path / "o", *given, "--hops.choose=expected-f1")
-    opened = GenerativeRetriever.from_pretrained(generative, "cpu")
-    opened.options = replace(opened.options, beams=6)
-    search = HopsRetriever(opened, HopOptions("dynamic", 3, chains=6, branch=4))
+@pytest.mark.parametrize(("kind", "given", "hops", "name", "stored"), [
+    ("dense", "", HopOptions("fixed", 2, **CHAINS), "biencoder, fixed", {**CHAINS, "pool": False}),
+    ("bm25", "", HopOptions("fixed", 2, **CHAINS), "bm25, fixed", {**CHAINS, "pool": False}),
+    ("bm25", "pool=true", HopOptions("fixed", 2, **CHAINS), "bm25, fixed, pooled", {"pool": True}),
+    ("generative", "choose=expected-f1", HopOptions("dynamic", 2, **CHAINS), "dynamic",
+     {"choose": "expected-f1"}),
+])  # fmt: skip
+def test_a_run_of_chains_is_the_librarys_and_says_what_made_it(
+    kind: str, given: str, hops: HopOptions, name: str, stored: dict[str, Any], kinds: Path, tmp_path: Path
+) -> None:
+    data, which = kinds / "data", "bm25" if kind == "bm25" else kinds / kind
+    options = [f"--hops.steps={hops.steps}", "--hops.max=2", "--hops.chains=3"]  # branch follows
+    found, info = retrieve(data, tmp_path / "o", which, *options, *([f"--hops.{given}"] if given else []))
     queries = read_split(data, "test")[0]
-    chains = [expected_f1(some) for some in search.retrieve_chains(queries)]
-    assert found == {q.id: [hit.id for hit in c.hits] for q, c in zip(queries, chains, strict=True)}
-    assert info.options["choose"] == "expected-f1"
-    assert not Run.load(tmp_path / "o.jsonl").in_hop_order
-    scores = [[hit.score for hit in hits] for hits in Run.load(tmp_path / "o.jsonl").rankings.values()]
-    assert scores == [pytest.approx([hit.score for hit in c.hits]) for c in chains]  # not added up
-    likeliest, _ = retrieve(data, tmp_path / "o", *given)
-    assert likeliest != found
+    chains = HopsRetriever(load_retriever(kinds / kind, Opening("cpu")), hops).retrieve_chains(queries)
+    take = {
+        "": lambda some: some[0].hits,
+        "pool=true": lambda some: pooled_ranking(some, 10),
+        "choose=expected-f1": lambda some: expected_f1(some).hits,
+    }[given]
+    expected = {q.id: take(some) for q, some in zip(queries, chains, strict=True)}
+    assert found == {query: [hit.id for hit in hits] for query, hits in expected.items() if hits}
+    run = Run.load(tmp_path / "o.jsonl")
+    assert run.in_hop_order == ("choose" not in given)
+    if "choose" in given:  # scores are not added up
+        for query, hits in run.rankings.items():
+            assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected[query]])
+    assert info.name.endswith(name)
+    assert info.options.items() >= stored.items()
 
 
 def test_ids_with_white_space_have_no_trec_run(data: Path, tmp_path: Path, caplog: Caplog) -> None:
