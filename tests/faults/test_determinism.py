@@ -175,9 +175,10 @@ def test_copies_keep_their_order_alone_and_together(copies: Path, kind: str) -> 
     """
     retriever = opened(copies / kind)
     texts = [" ".join(WORDS[n % 12 :] + WORDS * n) for n in range(4)]
-    together = retriever.retrieve(texts, 8)
+    together = retriever.retrieve(texts, 15)
     for text, found in zip(texts, together, strict=True):
-        (alone,) = retriever.retrieve([text], 8)
+        (alone,) = retriever.retrieve([text], 15)
         order = [[hit.id for hit in hits if hit.id.startswith("copy")] for hits in (alone, found)]
         assert order[0] == order[1], text
         assert order[0] == sorted(order[0]) or kind.startswith("ranked"), text
+    assert kind == "hops" or any(hit.id.startswith("copy") for hits in together for hit in hits)
