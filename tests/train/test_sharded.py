@@ -10,7 +10,7 @@ import torch
 from failing import fails
 from models_without_dropout import still_bert
 from process_group import together
-from rerank_examples import ANIMALS, examples
+from rerank_examples import examples
 from small_data import write_small
 from train_helpers import arguments, callback, chain_options, logged, same
 
@@ -156,7 +156,7 @@ def test_a_reranker_in_shards_has_the_losses_of_one_process_and_resumes_on_anoth
         options = EncoderOptions(2, 4, 1e-3, strategy=strategy, gradient_checkpointing=sharded)
         if killed:
             RerankerModule.training_step = dying  # type: ignore[method-assign]
-        fit_reranker(reranker, ANIMALS, examples(17), examples(5), tmp_path / name, options, resume)
+        fit_reranker(reranker, examples(17), examples(5), tmp_path / name, options, resume)
 
     step = RerankerModule.training_step
 

@@ -45,7 +45,7 @@ class RerankExample(NamedTuple):
 
     Attributes:
         prefix: The end of the text before a stride.
-        passages: Ids of the candidates, in the retriever's order; or their texts, where no corpus is read.
+        passages: Texts of the candidates, in the retriever's order; in a file their ids.
         scores: Log-probability (nats) of the stride behind each candidate.
     """
 
@@ -203,7 +203,8 @@ def document_texts(corpus: Corpus, numbers: Sequence[int]) -> dict[int, str]:
     }
 
 
-def read_examples(file: str | Path) -> list[RerankExample]:
+def read_examples(file: str | Path, corpus: Corpus) -> list[RerankExample]:
+    """The examples of a file, with the texts of their passages."""
     examples = []
     for line, record in read_jsonl(file):
         if "settings" in record or record.get("passages") == []:  # the head, or a stride without candidates
@@ -219,7 +220,20 @@ def read_examples(file: str | Path) -> list[RerankExample]:
         examples.append(RerankExample(record["prefix"], tuple(passages or ()), tuple(scores or ())))
     if not examples:
         raise DataError("there are no examples; write some with `grls ralm examples`.", file)
-    return examples
+    ids = list(dict.fromkeys(name for example in examples for name in example.passages))
+    numbers = []
+    for name, number in zip(ids, corpus.numbers(ids), strict=True):
+        if number is None:
+            raise DataError(
+                f"the passage {name!r} of an example is not in {corpus.source}: take the corpus with which "
+                "the examples were collected.",
+                file,
+            )
+        numbers.append(number)
+    texts = dict(zip(ids, document_texts(corpus, numbers).values(), strict=True))
+    return [
+        example._replace(passages=tuple(texts[name] for name in example.passages)) for example in examples
+    ]
 
 
 def example_settings(file: str | Path) -> dict[str, Any]:

@@ -15,12 +15,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import get_linear_schedule_with_warmup
 
-from grls.answer.ralm.reranker import Reranker, RerankExample, document_texts
+from grls.answer.ralm.reranker import Reranker, RerankExample
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels
 from grls.data.types import Query
 from grls.data.words import USUAL
-from grls.errors import DataError, Option
+from grls.errors import Option
 from grls.io.files import atomic_folder
 from grls.models.cross_encoder import query_with_evidence
 from grls.train.biencoder.examples import BiEncoderExamples, RetrieverMiner
@@ -130,19 +130,16 @@ def choice_gain(values: Tensor, scores: Tensor) -> Tensor:
 
 
 class RerankerModule(EncoderModule):
-    """The reranker, its loss, its optimizer: AdamW, 10 % linear warm-up, then decay to zero.
-
-    Without ``corpus`` examples are hops, with texts of passages in place of ids.
-    """
+    """The reranker, its loss, its optimizer: AdamW, 10 % linear warm-up, then decay to zero."""
 
     marker = "config.json"
     best: ClassVar[Any] = {"monitor": "dev_loss", "mode": "min"}
     measure = "dev_loss"
 
-    def __init__(self, reranker: Reranker, corpus: Corpus | None, options: EncoderOptions, state: RunState):
+    def __init__(self, reranker: Reranker, options: EncoderOptions, state: RunState, hops: bool):
         super().__init__(reranker.model, options, "adamw", state)
         self._reranker = reranker
-        self._corpus = corpus
+        self._hops = hops
         if options.lora_rank:
             for name, weights in self.model.named_parameters():
                 if not name.startswith(f"{self.model.base_model_prefix}."):  # the head: it may be new
@@ -161,7 +158,7 @@ class RerankerModule(EncoderModule):
         values = self.within(self._logits, batch).split([len(example.passages) for example in batch])
         shares: Any = self.trainer.val_dataloaders.batch_sampler  # type: ignore[union-attr]
         size = summed(len(batch), self.device) // shares.copies(batch_idx)
-        gain = {} if self._corpus is None else {"dev_gain": choice_gain}
+        gain = {} if self._hops else {"dev_gain": choice_gain}
         for name, measure in {"dev_loss": rerank_loss, **gain}.items():
             pairs = zip(values, batch, strict=True)
             each = [measure(logits, _scores(example)).cpu() for logits, example in pairs]
@@ -187,13 +184,7 @@ class RerankerModule(EncoderModule):
     def _logits(self, batch: Sequence[RerankExample]) -> Tensor:
         """Logits f of the candidates of all prefixes, one prefix after the other."""
         prefixes = [example.prefix for example in batch for _ in example.passages]
-        texts = [name for example in batch for name in example.passages]
-        if self._corpus is not None:
-            ids = list(dict.fromkeys(texts))
-            numbers = [number for number in self._corpus.numbers(ids) if number is not None]
-            by_id = dict(zip(ids, document_texts(self._corpus, numbers).values(), strict=True))
-            texts = [by_id[name] for name in texts]
-        return self._reranker.logits(prefixes, texts)
+        return self._reranker.logits(prefixes, [text for example in batch for text in example.passages])
 
 
 def _scores(example: RerankExample) -> Tensor:
@@ -202,7 +193,6 @@ def _scores(example: RerankExample) -> Tensor:
 
 def fit_reranker(
     reranker: Reranker,
-    corpus: Corpus | None,
     train: Sequence[RerankExample],
     dev: Sequence[RerankExample],
     output: str | Path,
@@ -212,24 +202,15 @@ def fit_reranker(
 ) -> TrainingResult:
     """Train, keep the epoch with the lowest dev loss (nats), and write OUTPUT/model.
 
-    The reranker is trained in place. Without ``corpus``, examples hold texts of passages in place of ids;
-    hops are drawn anew each epoch.
+    The reranker is trained in place. Hops are drawn anew each epoch.
     """
-    if corpus is not None:
-        ids = list(dict.fromkeys(name for example in [*train, *dev] for name in example.passages))
-        for name, number in zip(ids, corpus.numbers(ids), strict=True):
-            if number is None:
-                raise DataError(
-                    f"the passage {name!r} of an example is not in the corpus: take the corpus with which "
-                    "the examples were collected.",
-                    corpus.source,
-                )
     loaders = {
         "train_dataloaders": rerank_loader(train, options.batch_size, options.seed),
         "val_dataloaders": rerank_loader(dev, options.batch_size, None),
     }
     return fit_encoder(
-        RerankerModule(reranker, corpus, options, state), loaders, output, resume, TrainingClock("reranker"),
-        examples=len(train), device=reranker.model.device.type, unused=options.lora_rank > 0,
+        RerankerModule(reranker, options, state, isinstance(dev, RerankHops)), loaders, output, resume,
+        TrainingClock("reranker"), examples=len(train), device=reranker.model.device.type,
+        unused=options.lora_rank > 0,
         log_every_n_steps=10,
     )  # fmt: skip

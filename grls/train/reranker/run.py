@@ -63,10 +63,8 @@ def run_reranker(training: RerankerTraining) -> TrainingResult:
             "the tokenizer of the encoder": tokenizer_fingerprint(reranker.tokenizer),
             **examples.files,
         }
-        passages, state = None if of_hops else corpus, RunState(settings, files)
-        return fit_reranker(
-            reranker, passages, examples.train, examples.dev, output, fit, training.resume, state
-        )
+        state = RunState(settings, files)
+        return fit_reranker(reranker, examples.train, examples.dev, output, fit, training.resume, state)
 
 
 def examples_of_files(training: RerankerTraining, corpus: Corpus) -> RunExamples:
@@ -99,7 +97,8 @@ def examples_of_files(training: RerankerTraining, corpus: Corpus) -> RunExamples
         )
     prefix_tokens = next(iter(lengths.values()), PREFIX)
     files = {"the file of training examples": sha256(train), "the file of dev examples": sha256(dev)}
-    return RunExamples(read_examples(train), read_examples(dev), files, prefix_tokens=prefix_tokens)
+    examples = read_examples(train, corpus), read_examples(dev, corpus)
+    return RunExamples(*examples, files, prefix_tokens=prefix_tokens)
 
 
 def examples_of_hops(training: RerankerTraining, corpus: Corpus) -> RunExamples:

@@ -13,7 +13,7 @@ from rerank_examples import ANIMALS, examples
 from small_data import tiny_bert
 
 from grls.answer.ralm.reader import Stride
-from grls.answer.ralm.reranker import Reranker, RerankExample, Trained, read_examples
+from grls.answer.ralm.reranker import Reranker, Trained, read_examples
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError
@@ -30,9 +30,7 @@ def test_the_loss_is_the_likelihood_under_the_reranker() -> None:
 def test_training_learns_which_document_helps(tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
-    trained = fit_reranker(
-        encoder, ANIMALS, examples(), examples(4), tmp_path / "out", EncoderOptions(25, 4, 3e-3)
-    )
+    trained = fit_reranker(encoder, examples(), examples(4), tmp_path / "out", EncoderOptions(25, 4, 3e-3))
     assert trained.best is not None
     assert trained.best < 1.5  # 1 is the best that can be had, by chance it is about 2.4
     again = Reranker.load(str(tmp_path / "out" / "model"), device="cpu")
@@ -42,9 +40,7 @@ def test_training_learns_which_document_helps(tmp_path: Path) -> None:
     assert int(again.scores(prefixes, texts).argmax()) == 1
     assert again.scores(prefixes, texts) == pytest.approx(encoder.scores(prefixes, texts), abs=1e-4)
     with pytest.raises(ConfigError, match="there is no checkpoint to resume from"):
-        fit_reranker(
-            encoder, ANIMALS, examples(), examples(), tmp_path / "new", EncoderOptions(1), resume=True
-        )
+        fit_reranker(encoder, examples(), examples(), tmp_path / "new", EncoderOptions(1), resume=True)
 
 
 def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -52,7 +48,7 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(tmp_path: Path,
     monkeypatch.setattr(RerankerModule, "_losses", lambda self, batch: _first(self) * next(losses))
     encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
     with pytest.raises(ConfigError, match=r"the loss is nan at step 5\. .*last\.ckpt.*Lower learn"):
-        fit_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / "out", EncoderOptions(9, 4, 1e-3))
+        fit_reranker(encoder, examples(), examples(4), tmp_path / "out", EncoderOptions(9, 4, 1e-3))
     state = torch.load(tmp_path / "out" / "checkpoints" / "last.ckpt", weights_only=True)
     assert state["global_step"] == 3
 
@@ -86,12 +82,11 @@ def test_the_order_is_that_of_its_scores(tmp_path: Path) -> None:
 def test_bad_examples_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "e.jsonl"
     file.write_text('{"settings": {}}\n{"prefix": "a", "passages": ["x"], "scores": []}\n')
-    raises(DataError, r"e\.jsonl, line 2", read_examples, file)
+    raises(DataError, r"e\.jsonl, line 2", read_examples, file, ANIMALS)
     file.write_text('{"settings": {}}\n')
-    raises(DataError, "no examples", read_examples, file)
-    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 4, 32, "cpu")
-    unknown = [RerankExample("a", ("wolf",), (0.0,))]
-    raises(DataError, "'wolf'", fit_reranker, encoder, ANIMALS, unknown, unknown, tmp_path / "out")
+    raises(DataError, "no examples", read_examples, file, ANIMALS)
+    file.write_text('{"prefix": "a", "passages": ["wolf"], "scores": [0.0]}\n')
+    raises(DataError, "'wolf'", read_examples, file, ANIMALS)
 
 
 @pytest.fixture(scope="module")
