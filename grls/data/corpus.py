@@ -146,8 +146,9 @@ class Corpus:
         return len(self.table)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Hashes do not travel: another process hashes otherwise. Nor do links, which it finds again."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_hashed", "_links")}
+        """Hashes do not travel: another process hashes otherwise. Nor does what it finds again."""
+        stays = ("_hashed", "_links", "_ids")
+        return {name: value for name, value in self.__dict__.items() if name not in stays}
 
     def __getitem__(self, number: int) -> Passage:
         from_end = isinstance(number, int | np.integer) and number < 0
