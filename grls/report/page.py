@@ -104,9 +104,9 @@ def _section(
             text = f"{label} and {other} find most: R@{k} {best} each, over {count}."
         lead.insert(0, Text(text))
     # Tests of every run against the reference run: recall, the tested measures, and set F1.
-    reaches = [run.reach for run in group.runs]
+    depths = [run.depth for run in group.runs]
     values: dict[str, Callable[[ScoredRun], list[float] | None]] = {
-        shared_name(name, reaches): partial(group.values, measure=name) for name in (f"R@{k}", *tested)
+        shared_name(name, depths): partial(group.values, measure=name) for name in (f"R@{k}", *tested)
     }
     values["set F1"] = group.set_f1s
     tests = [significance_table(group, name, of, baseline, seed) for name, of in values.items()]
@@ -324,7 +324,7 @@ def measures_table(group: DataGroup) -> Table:
     columns: dict[str, Column] = {}
     for name in dict.fromkeys(name for values in rows.values() for name in values):
         # In some no run is best: they say nothing of quality, or read runs to various depths.
-        deep = shared_name(name, [run.reach for run in group.runs]) != name
+        deep = shared_name(name, [run.depth for run in group.runs]) != name
         best: Literal["high", ""] = "" if name.startswith("Judged") or deep else "high"
         columns[name] = Column(name, best=best)
     return metric_table(
@@ -431,7 +431,7 @@ def similarity_tables(group: DataGroup, k: int) -> list[Table]:
 
 def _heat_map(group: DataGroup, k: int, gold: Sequence[Sequence[str]] | None) -> Table:
     rows = []
-    deep = {id(run) for run in group.runs if run.reach.tells(f"R@{k}")}
+    deep = {id(run) for run in group.runs if run.depth.tells(f"R@{k}")}
     for n, run in enumerate(group.runs, 1):
         shares = [
             overlap(run.retrieved, other.retrieved, k, gold) if {id(run), id(other)} <= deep else None
@@ -477,11 +477,15 @@ _STYLE: dict[Any, Any] = {
 
 def recall_curves(group: DataGroup) -> list[Picture]:
     """Recall at every cut-off, all runs in one picture; a curve ends where its lists end."""
-    runs = [run for run in group.runs if run.depth]
+    runs = [run for run in group.runs if run.longest]
     if not runs:
         return []
     curves = [
-        [*means(sequence_recall, run.retrieved, group.gold, ks=range(1, min(_DEPTH, run.depth) + 1)).values()]
+        [
+            *means(
+                sequence_recall, run.retrieved, group.gold, ks=range(1, min(_DEPTH, run.longest) + 1)
+            ).values()
+        ]
         for run in runs
     ]
     with matplotlib.rc_context(_STYLE):

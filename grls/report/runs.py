@@ -57,7 +57,7 @@ class ScoredRun:
         return self.judged.run
 
     @property
-    def reach(self) -> RunDepth:
+    def depth(self) -> RunDepth:
         return self.judged.depth
 
     @property
@@ -85,7 +85,7 @@ class ScoredRun:
         return "" if self.info is None else self.info.system
 
     @property
-    def depth(self) -> int:
+    def longest(self) -> int:
         return max(map(len, self.retrieved), default=0)
 
 
@@ -116,9 +116,9 @@ class DataGroup:
 
         Without a cut-off it reads to the depth that all runs have.
         """
-        if not run.reach.tells(measure):
+        if not run.depth.tells(measure):
             return None
-        shared = shared_depth([other.reach for other in self.runs if other.reach.tells(measure)])
+        shared = shared_depth([other.depth for other in self.runs if other.depth.tells(measure)])
         ranked = {query: ids[:shared] for query, ids in run.judged.ids.items()}
         return query_values([measure], ranked, run.judged.qrels)[measure]
 
@@ -130,9 +130,9 @@ class DataGroup:
 
 def refuse_untold(groups: Sequence[DataGroup], metrics: Sequence[str]) -> None:
     """Refuse metrics, named by the user, that no run is deep enough for."""
-    reaches = [run.reach for group in groups for run in group.runs]
-    untold = [metric for metric in metrics if not any(reach.tells(metric) for reach in reaches)]
-    max(reaches, key=lambda reach: reach.ranks or 0).refuse(untold)
+    depths = [run.depth for group in groups for run in group.runs]
+    untold = [metric for metric in metrics if not any(depth.tells(metric) for depth in depths)]
+    max(depths, key=lambda depth: depth.ranks or 0).refuse(untold)
 
 
 def load_groups(

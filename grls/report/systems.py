@@ -242,7 +242,7 @@ def systems_table(
     system by the first measure.
     """
     by_label = {run.label: run for run in group.runs}
-    called = {name: shared_name(name, [run.reach for run in group.runs]) for name in measures}
+    called = {name: shared_name(name, [run.depth for run in group.runs]) for name in measures}
     first = called[measures[0]]
     runs: dict[str, list[SystemRun]] = {}
     for label, system in systems.items():
