@@ -1,6 +1,6 @@
 """What a run has done and what it shows: the journal ``fit.jsonl``, the clock, and the line of progress.
 
-Each stage that was done has a record in the journal: its name, its seconds, and its result. The first line
+Each stage that was done has a record in the journal, with its seconds and its result. The first line
 holds the data and the options of all stages, so a run that is called again goes on with all that is done. The
 seconds of a run are written now and then, so that a call after a kill knows what was spent. On a terminal the
 line of progress is redrawn; elsewhere it is written once a minute. What a stage prints goes into
@@ -26,12 +26,10 @@ from grls.evaluation.measures import cutoff
 from grls.fitting.search import TimeIsUp
 from grls.io.files import read_json, refuse_unwritable, write_json
 from grls.io.progress import EVERY, Progress, duration, reporting
-from grls.io.work import GrowingFile
+from grls.tune.step import Journal
 
 JOURNAL = "fit.jsonl"
 CLOCK = "stages/clock.json"
-
-_FIELDS = {"stage": str, "seconds": (int, float), "result": dict}
 
 _REDRAWN = 0.5  # seconds between two drawings on a terminal
 _WRITTEN = 15.0  # seconds between two writings of the clock
@@ -41,40 +39,18 @@ _TELLING, _LATE = 10.0, 1.5
 """Seconds, and a tenth of the time, after which a loop ends that would take so many times what is left."""
 
 
-class FitJournal:
-    """The stages of a run that are done.
+def fit_journal(
+    output: str | Path, data: str, options: Mapping[str, Any] | None = None, measure: str | None = None
+) -> Journal:
+    """The journal of the stages that are done.
 
     ``output`` is empty, missing, or of a run over data of the same fingerprint with the same ``options``.
-    ``records`` has the last record of each stage (``seconds``, ``result``), the latest at the end.
     """
-
-    def __init__(
-        self,
-        output: str | Path,
-        data: str,
-        options: Mapping[str, Any] | None = None,
-        measure: str | None = None,
-    ):
-        refuse_other_output(Path(output), data, measure)
-        self._file = GrowingFile(Path(output) / JOURNAL, {"data": data, **(options or {})}, _FIELDS)
-        self.records: dict[str, dict[str, Any]] = {}
-        for record in self._file:
-            self._take(record)
-        if not self.records:  # the folder is of a run before anything else is written there
-            self.add("begin", 0.0, {})
-
-    def _take(self, record: dict[str, Any]) -> None:
-        self.records.pop(record["stage"], None)  # the order is that of time
-        self.records[record["stage"]] = record
-
-    def add(self, stage: str, seconds: float, result: dict[str, Any]) -> None:
-        """It is on disk when this returns."""
-        record = {"stage": stage, "seconds": round(seconds, 2), "result": result}
-        self._file.add([record])
-        self._take(json.loads(json.dumps(record)))
-
-    def close(self) -> None:
-        self._file.close()
+    refuse_other_output(Path(output), data, measure)
+    journal = Journal(Path(output) / JOURNAL, {"data": data, **(options or {})}, dict)
+    if not journal.known:  # the folder is of a run before anything else is written there
+        journal.put("begin", {})
+    return journal
 
 
 def refuse_other_output(output: Path, data: str, measure: str | None = None) -> None:
@@ -90,7 +66,7 @@ def refuse_other_output(output: Path, data: str, measure: str | None = None) -> 
             f"{output} is not empty and holds no {JOURNAL}, so it is of no run that could go on: give "
             "another output, or empty it."
         )
-    with suppress(KeyError, OSError, RecursionError, TypeError, ValueError):  # FitJournal names the damage
+    with suppress(KeyError, OSError, RecursionError, TypeError, ValueError):  # the journal names the damage
         with file.open(encoding="utf-8") as stream:
             before = json.loads(stream.readline())["settings"]
         if before["data"] != data:

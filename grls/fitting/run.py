@@ -16,7 +16,7 @@ from typing import Any
 from grls.errors import DataError, GrlsError, MismatchError, Option, out_of_memory
 from grls.fitting.candidates import JudgedQueries, System
 from grls.fitting.choose import FitChoice
-from grls.fitting.journal import JOURNAL, FitClock, FitJournal, FitProgress, refuse_other_output
+from grls.fitting.journal import JOURNAL, FitClock, FitProgress, fit_journal, refuse_other_output
 from grls.fitting.options import FitOptions
 from grls.fitting.result import Fitted, write_outcome
 from grls.fitting.search import Stage, TimeIsUp, search_stages
@@ -25,6 +25,7 @@ from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, require, without_warnings
 from grls.io.files import is_temporary
 from grls.io.progress import duration, give_back_freed
+from grls.tune.step import Journal
 
 _AIM = 0.97  # the share of a budget that is aimed at: stages end a little late
 _ENDING = 20.0  # seconds of choosing, page and card, at most a tenth of the budget
@@ -48,7 +49,7 @@ def fit_dataset(data: SplitData, output: str | Path, options: FitOptions, shown:
     results.
     """
     quiet()
-    journal = FitJournal(output, data.fingerprint, options.fixed, options.measure)
+    journal = fit_journal(output, data.fingerprint, options.fixed, options.measure)
     try:
         with without_warnings():
             return _FitRun(data, Path(output), options, journal, shown).run()
@@ -57,7 +58,7 @@ def fit_dataset(data: SplitData, output: str | Path, options: FitOptions, shown:
 
 
 class _FitRun:
-    def __init__(self, data: SplitData, output: Path, options: FitOptions, journal: FitJournal, shown: bool):
+    def __init__(self, data: SplitData, output: Path, options: FitOptions, journal: Journal, shown: bool):
         self.output, self.options, self.journal = output, options, journal
         self.clock = FitClock(output, options.seconds, options.adds)
         self.whole = self.clock.left
@@ -66,7 +67,7 @@ class _FitRun:
         self.best: FitChoice | None = None
         self.known: dict[str, str | None] = {}
         """Stage that has ended -> why it came to nothing, or None: it was done."""
-        if done := [name for name, record in journal.records.items() if "systems" in record["result"]]:
+        if done := [name for name, record in journal.known.items() if "systems" in record]:
             self.progress.say(f"{output}: this run goes on after {done[-1]}.")
         self.data = data = data.written(output / "data")
         self.stages = FitStages(data, output, options, self.progress)
@@ -75,7 +76,7 @@ class _FitRun:
         models = self.stages.models
         if data.untaught is None and (models.biencoder or models.generator):
             require("train", "grls fit with a model to train")
-        made = journal.records["models"]["result"] if "models" in journal.records else {}
+        made = journal.known.get("models", {})
         named = {"biencoder": models.biencoder, "generator": models.generator}
         names = {role: model.name for role, model in named.items() if model is not None}
         for role, name in names.items():
@@ -85,7 +86,7 @@ class _FitRun:
                     f"{output} was made with {option}: name it again, or give another output."
                 )
         if made | names != made:
-            journal.add("models", 0.0, made | names)
+            journal.put("models", made | names)
 
     def run(self) -> Fitted:
         stages, keep, systems = self.stages.all(), self.options.keep, self.candidates.systems
@@ -112,7 +113,7 @@ class _FitRun:
         done = []
         for stage in (stage for stage in stages if self.known[stage.name] is None):
             note = self.stages.notes.get(stage.name)
-            seconds = self.journal.records[stage.name]["seconds"]
+            seconds = self.journal.known[stage.name]["seconds"]
             done.append((stage.work if note is None else f"{stage.work}, {note}", seconds))
         lacked, more = [stage.seconds for stage in skipped if stage.seconds is not None], ""
         if lacked and self.whole is not None:  # what is not known may take as long again
@@ -133,14 +134,15 @@ class _FitRun:
     def _restore(self, stages: Mapping[str, Stage]) -> None:
         """Take what earlier calls have done, in that order."""
         candidates = self.candidates
-        for name, record in self.journal.records.items():
-            stage, result = stages.get(name), record["result"]
+        for name, result in self.journal.known.items():
+            stage = stages.get(name)
             if stage is None:
                 continue
             try:
                 systems = [System(**fields) for fields in result["systems"]]
                 notes, nothing, gathered = result["notes"], result["nothing"], result["gathered"]
-            except (KeyError, TypeError) as error:
+                seconds = float(result["seconds"])
+            except (KeyError, TypeError, ValueError) as error:
                 told = f"the record of {name} is of another version of grls: give another output"
                 raise DataError(f"{told} ({error}).", str(self.output / JOURNAL)) from error
             fresh = name not in GATHERING or gathered == self._gathered()
@@ -153,7 +155,7 @@ class _FitRun:
                 candidates.systems |= {system.name: system for system in there}
                 self.stages.notes |= notes
             if fresh:
-                self.known[name], self.stages.seconds[name] = nothing, record["seconds"]
+                self.known[name], self.stages.seconds[name] = nothing, seconds
 
     def _left(self) -> float | None:
         """The seconds that are left for stages: without those of the end. The first stage has no limit."""
@@ -185,11 +187,12 @@ class _FitRun:
         finally:
             give_back_freed()
         result = {
+            "seconds": round(perf_counter() - begun, 2),
             "systems": [vars(system) for system in systems.values() if gathers or system.name == name],
             "notes": self.stages.notes, "nothing": nothing, "gathered": gathered,
         }  # fmt: skip
         self.stages.seconds.setdefault(name, perf_counter() - begun)
-        self.journal.add(name, perf_counter() - begun, result)
+        self.journal.put(name, result)
         self._choose()
         return nothing
 
@@ -239,7 +242,7 @@ class _FitRun:
             if in_time and not self._tested(gold.split, name):
                 with suppress(TimeIsUp), self.progress.stage(f"test {name}", allowance):
                     candidates.save_run(candidates.opened(system), gold, system)
-                    self.journal.add(f"{gold.split} {name}", 0.0, {})
+                    self.journal.put(f"{gold.split} {name}", {})
                 give_back_freed()
             if self._tested(gold.split, name):
                 ranked.add(name)
@@ -250,5 +253,5 @@ class _FitRun:
         return gold, [name for name in systems if name in ranked]
 
     def _tested(self, split: str, name: str) -> bool:
-        known = f"{split} {name}" in self.journal.records
+        known = f"{split} {name}" in self.journal.known
         return known and self.candidates.run_file(split, self.candidates.systems[name].folder).is_file()

@@ -118,28 +118,37 @@ _JSON = (dict, list, str, int, float, type(None))
 
 
 class Journal(GrowingFile):
-    """Measurements by their settings, in a file as they come, so that a killed run goes on where it stopped.
+    """What was found of settings or steps, in a file as it comes, so that a killed run goes on from there.
 
-    ``settings`` are those of all measurements, as JSON values. At the end the choices stand in the folder,
-    and the file is removed.
+    ``settings`` are those of the whole file; all are JSON values. ``known`` has the last record of each
+    step, by its name, or of each setting, by its JSON; the latest is at the end.
     """
 
-    def __init__(self, path: str | Path, settings: dict[str, Any]):
-        super().__init__(path, settings, {"of": dict, "found": _JSON})
-        self._known = {_key(record["of"]): record["found"] for record in self}
+    def __init__(self, path: str | Path, settings: dict[str, Any], kind: Any = _JSON):
+        super().__init__(path, settings, {"of": (dict, str), "found": kind})
+        self.known: dict[str, Any] = {}
+        for record in self:
+            self._take(**record)
+
+    def _take(self, of: dict[str, Any] | str, found: Any) -> None:
+        key = _key(of)
+        self.known.pop(key, None)  # the order is that of time
+        self.known[key] = found
+
+    def put(self, of: dict[str, Any] | str, found: Any) -> None:
+        """It is on disk when this returns."""
+        self.add([{"of": of, "found": found}])
+        self._take(of, json.loads(json.dumps(found)))
 
     def measured(self, setting: dict[str, Any], measure: Callable[[], Any]) -> Any:
-        """The measurement of a setting, from the file or new; both are JSON values."""
-        key = _key(setting)
-        if key not in self._known:
-            values = measure()
-            self.add([{"of": setting, "found": values}])
-            self._known[key] = json.loads(json.dumps(values))
-        return self._known[key]
+        """The measurement of a setting, from the file or new."""
+        if _key(setting) not in self.known:
+            self.put(setting, measure())
+        return self.known[_key(setting)]
 
 
-def _key(setting: dict[str, Any]) -> str:
-    return json.dumps(setting, sort_keys=True)
+def _key(of: dict[str, Any] | str) -> str:
+    return of if isinstance(of, str) else json.dumps(of, sort_keys=True)
 
 
 @dataclass

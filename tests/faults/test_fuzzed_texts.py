@@ -20,7 +20,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import any_order, check_data, proofs_of, read_qrels, read_queries, read_split
 from grls.data.types import Chain, Hit
 from grls.evaluation.answers import read_answers, write_answers
-from grls.fitting.journal import FitJournal as Steps
+from grls.fitting.journal import fit_journal as steps_of
 from grls.io.files import named_lines, write_json
 from grls.io.recipes import recipe_values
 from grls.io.work import GrowingFile
@@ -90,9 +90,9 @@ def measurements(file: Path) -> Any:
 
 def steps(file: Path) -> Any:
     for settings in ({"seed": 1}, {"seed": 2}):
-        journal = Steps(file.parent, settings)
+        journal = steps_of(file.parent, settings)
         try:
-            assert "plan" not in journal.records
+            assert "plan" not in journal.known
         finally:
             journal.close()
 
@@ -164,8 +164,8 @@ def write_records(place: Path) -> None:
     for n in range(2):
         known.measured({"n": n}, lambda: {"ndcg": 0.5})
     known.close()
-    journal = Steps(place / "fit", "the data")
-    journal.add("bm25", 0.5, {"systems": []})
+    journal = steps_of(place / "fit", "the data")
+    journal.put("bm25", {"seconds": 0.5, "systems": []})
     journal.close()
     (place / "generator").mkdir()
     write_json(place / "generator" / FORM, QueryForm()._asdict())

@@ -17,7 +17,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.evaluation.answers import read_answers
-from grls.fitting.journal import JOURNAL, FitJournal
+from grls.fitting.journal import JOURNAL, fit_journal
 from grls.index.files import map_array
 from grls.io.recipes import recipe_values
 from grls.io.seal import seal
@@ -79,10 +79,11 @@ ANSWER = {"query_id": "q", "answer": "a", "ended": "no", "quotes": []}
 BROKEN: list[tuple[str, list[Any], Callable[[Path], Any], str]] = [
     ("t.jsonl", [SETTINGS, {"of": {"n": 1}, "found": 1}, {"of": {"n": 2}}], lambda file: Journal(file, {}),
      "line 3: the field 'found' is missing"),
-    (JOURNAL, [PLAN, {"stage": "bm25", "seconds": "long", "result": {}}],
-     lambda file: FitJournal(file.parent, "d"), "line 2: the field 'seconds' is missing or malformed"),
+    *((JOURNAL, [PLAN, {"of": of, "found": found}], lambda file: fit_journal(file.parent, "d"),
+       f"line 2: the field '{field}' is missing or malformed")
+      for field, of, found in (("of", 3, {}), ("found", "bm25", 3))),
     ("any.jsonl", [{"settings": [{}]}, {}], lambda file: GrowingFile(file, {}), "holds no settings"),
-    *((JOURNAL, [PLAN, line], lambda file: FitJournal(file.parent, "e"), "holds a run over other data")
+    *((JOURNAL, [PLAN, line], lambda file: fit_journal(file.parent, "e"), "holds a run over other data")
       for line in ({"steps": "plan"}, [], "plan")),
     *(("kept.jsonl", [SETTINGS, {"query_id": "q", "hits": hits}], kept_results,
        "the record of query 'q' is damaged") for hits in ([["a"]], 3, [1])),

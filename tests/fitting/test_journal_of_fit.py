@@ -11,57 +11,57 @@ import pytest
 
 from grls.errors import ConfigError, MismatchError, WriteError
 from grls.fitting import journal
-from grls.fitting.journal import CLOCK, FitClock, FitJournal, FitProgress
+from grls.fitting.journal import CLOCK, FitClock, FitProgress, fit_journal
 from grls.fitting.search import TimeIsUp
 from grls.io.progress import Progress
 
 
 def test_what_is_done_is_known_in_the_order_of_time(tmp_path: Path) -> None:
-    first = FitJournal(tmp_path / "out", "d")
-    first.add("one", 2.0, {"x": (1, 2), "systems": []})
-    first.add("two", 3.0, {"systems": []})
-    assert [first.records[name]["seconds"] for name in ("one", "two")] == [2.0, 3.0]
+    first = fit_journal(tmp_path / "out", "d")
+    first.put("one", {"seconds": 2.0, "x": (1, 2), "systems": []})
+    first.put("two", {"seconds": 3.0, "systems": []})
+    assert [first.known[name]["seconds"] for name in ("one", "two")] == [2.0, 3.0]
     first.close()
 
-    again = FitJournal(tmp_path / "out", "d")
-    assert again.records["one"]["result"] == {"x": [1, 2], "systems": []}
-    assert [*again.records] == ["begin", "one", "two"]
-    again.add("one", 1.0, {"x": 9, "systems": []})
+    again = fit_journal(tmp_path / "out", "d")
+    assert again.known["one"] == {"seconds": 2.0, "x": [1, 2], "systems": []}
+    assert [*again.known] == ["begin", "one", "two"]
+    again.put("one", {"seconds": 1.0, "x": 9, "systems": []})
     again.close()
 
-    third = FitJournal(tmp_path / "out", "d")
-    assert [*third.records] == ["begin", "two", "one"]
+    third = fit_journal(tmp_path / "out", "d")
+    assert [*third.known] == ["begin", "two", "one"]
     third.close()
 
 
 def test_two_runs_at_once_in_one_process_are_refused(tmp_path: Path) -> None:
-    first = FitJournal(tmp_path / "out", "d")
+    first = fit_journal(tmp_path / "out", "d")
     with pytest.raises(WriteError, match=r"fit\.jsonl is being written by another run: wait for it"):
-        FitJournal(tmp_path / "out", "d")
+        fit_journal(tmp_path / "out", "d")
     first.close()
-    FitJournal(tmp_path / "out", "d").close()  # the one that was refused holds nothing
+    fit_journal(tmp_path / "out", "d").close()  # the one that was refused holds nothing
 
 
 def test_other_data_are_refused_with_the_remedy(tmp_path: Path) -> None:
-    FitJournal(tmp_path / "out", "d").close()
+    fit_journal(tmp_path / "out", "d").close()
     with pytest.raises(MismatchError, match="holds a run over other data: give the same data to go on, or"):
-        FitJournal(tmp_path / "out", "e")
+        fit_journal(tmp_path / "out", "e")
 
 
 def test_a_measure_that_reads_deeper_is_refused_by_its_name(tmp_path: Path) -> None:
-    FitJournal(tmp_path, "d", {"depth": 20}).close()
+    fit_journal(tmp_path, "d", {"depth": 20}).close()
     deeper = r"measure=.nDCG@100.* reads deeper than the 20 passages that this run ranks: give another output"
     with pytest.raises(MismatchError, match=deeper):
-        FitJournal(tmp_path, "d", {"depth": 100}, "nDCG@100")
-    FitJournal(tmp_path, "d", {"depth": 20}, "nDCG@20").close()
+        fit_journal(tmp_path, "d", {"depth": 100}, "nDCG@100")
+    fit_journal(tmp_path, "d", {"depth": 20}, "nDCG@20").close()
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(ConfigError, match=r"is not empty and holds no fit\.jsonl.*give another output"):
-        FitJournal(tmp_path, "d")
+        fit_journal(tmp_path, "d")
     with pytest.raises(ConfigError, match="is a file"):
-        FitJournal(tmp_path / "notes.txt", "d")
+        fit_journal(tmp_path / "notes.txt", "d")
     assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
 
 

@@ -23,7 +23,7 @@ from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.fitting import models, run, stages
 from grls.fitting.candidates import FitCandidates, System
-from grls.fitting.journal import CLOCK, FitClock, FitJournal, FitProgress
+from grls.fitting.journal import CLOCK, FitClock, FitProgress
 from grls.fitting.models import this_machine
 from grls.fitting.options import FitOptions
 from grls.fitting.result import Fitted, milliseconds
@@ -208,9 +208,9 @@ def test_a_run_that_is_called_again_does_nothing_twice_and_keeps_what_it_is_aske
     shutil.rmtree(fusion)
     assert again().metrics == whole.metrics
     assert fusion.is_dir()  # what was removed is made again
-    done = (output / "fit.jsonl").read_text().count('{"stage": "fusion 1"')
+    done = (output / "fit.jsonl").read_text().count('{"of": "fusion 1"')
     assert "nDCG@10" in again(measure="nDCG@10").why
-    assert (output / "fit.jsonl").read_text().count('{"stage": "fusion 1"') == done + 1  # it sets weights
+    assert (output / "fit.jsonl").read_text().count('{"of": "fusion 1"') == done + 1  # it sets weights
     data = write_fit_data(tmp_path / "other", "train", "dev")
     with pytest.raises(MismatchError, match="holds a run over other data"):
         fitted(data, output, options)
@@ -283,15 +283,15 @@ class Killed(BaseException):
 
 def killed_at(stage_names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """End the process before these stages are recorded, each once."""
-    add = FitJournal.add
+    put = Journal.put
 
-    def recorded(self: FitJournal, stage: str, *more: Any) -> None:
-        if stage in stage_names:
-            stage_names.remove(stage)
+    def recorded(self: Journal, of: Any, found: Any) -> None:
+        if of in stage_names:
+            stage_names.remove(of)
             raise Killed
-        add(self, stage, *more)
+        put(self, of, found)
 
-    monkeypatch.setattr(FitJournal, "add", recorded)
+    monkeypatch.setattr(Journal, "put", recorded)
 
 
 def test_a_run_that_is_killed_in_any_stage_opens_as_the_best_so_far_and_goes_on_to_the_same_result(
@@ -339,7 +339,7 @@ def test_a_run_that_is_killed_while_it_tunes_leaves_no_untuned_candidate(
     def killed(*_: Any) -> None:
         raise Killed
 
-    for method in ("add", "remove"):
+    for method in ("measured", "remove"):
         output = tmp_path / method
         with monkeypatch.context() as patch:
             patch.setattr(Journal, method, killed)
@@ -349,7 +349,7 @@ def test_a_run_that_is_killed_while_it_tunes_leaves_no_untuned_candidate(
         tuned = left.read_bytes() if left.exists() else None
         fitted(place / "data", output)
         assert tuned in (None, left.read_bytes())
-    assert without_times(tmp_path / "add") == without_times(tmp_path / "remove")
+    assert without_times(tmp_path / "measured") == without_times(tmp_path / "remove")
 
 
 def test_an_encoder_cuts_long_queries_though_the_run_was_killed_after_it_was_built(
@@ -663,13 +663,13 @@ def late(monkeypatch: pytest.MonkeyPatch, stage: str, by: float) -> None:
     """Let time pass at once after a stage."""
     now = [0.0]
     monkeypatch.setattr(run, "FitClock", lambda *given: FitClock(*given, now=lambda: now[0]))
-    add = FitJournal.add
+    put = Journal.put
 
-    def recorded(self: FitJournal, name: str, *more: Any) -> None:
-        add(self, name, *more)
-        now[0] += by if name == stage else 0.0
+    def recorded(self: Journal, of: Any, found: Any) -> None:
+        put(self, of, found)
+        now[0] += by if of == stage else 0.0
 
-    monkeypatch.setattr(FitJournal, "add", recorded)
+    monkeypatch.setattr(Journal, "put", recorded)
 
 
 def test_when_time_runs_out_the_best_so_far_is_kept(
