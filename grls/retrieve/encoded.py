@@ -256,14 +256,9 @@ class EncodedRetriever(ABC):
         retriever._encoded_by = encoder.fingerprint()
         return retriever
 
-    def refresh(self, encoder: Any) -> Self:
-        """The retriever over the same corpus after the model has changed: every passage is encoded anew."""
-        options = {name: getattr(self, name) for name in ("batch_size", "truncate_queries", "progress")}
-        return type(self).assemble(encoder, self.corpus, **options)
-
     @classmethod
     def _encoded(cls, encoder: Any, corpus: Corpus, numbers: range, batch_size: int) -> tuple[Any, int]:
-        """The rows of a range of passages, and the number of cut passages."""
+        # with the number of cut passages
         texts = [passage_text(passage) for passage in corpus.passages(numbers)]
         rows = cls.rows_of(encoder.encode(texts, "passage", batch_size))
         cls.check_rows(rows, len(texts), encoder.dimension)
@@ -271,7 +266,6 @@ class EncodedRetriever(ABC):
 
     @classmethod
     def _last_rows(cls, encoder: Any) -> list[Any]:
-        """The rows that follow those of the passages."""
         texts = list(cls.last_texts)
         return [cls.rows_of(encoder.encode(texts, "passage", len(texts)))] if texts else []
 
@@ -289,19 +283,16 @@ class EncodedRetriever(ABC):
 
     @classmethod
     def _files(cls, shard: Shard, folder: Path) -> Iterator[tuple[range, Path]]:
-        """The files of a shard, each with the numbers of its passages."""
         for first in range(shard.first, shard.end, cls.part):
             yield range(first, min(first + cls.part, shard.end)), folder / f"{first}-{cls.file}"
 
     @classmethod
     def _read_shard(cls, shard: Shard, folder: Path, dimension: int) -> Iterator[Any]:
-        """The rows of a shard, a part at a time."""
         for numbers, file in cls._files(shard, folder):
             yield cls.read(file, len(numbers), dimension)
 
     @classmethod
     def recognises(cls, model: str) -> bool:
-        """Whether a model is a folder of the library's class of this kind."""
         return Path(model).is_dir() and library_type(model) == cls.library
 
     @classmethod
@@ -403,7 +394,6 @@ class EncodedRetriever(ABC):
     shared_by = staticmethod(folder_key)
 
     def reopened(self, folder: Path, opening: Opening) -> Self:
-        """The same retriever with other options of search; see :mod:`grls.retrieve.registry`."""
         retriever, options = copy(self), self._search_options(folder, opening)
         retriever.batch_size = options.get("batch_size", USUAL_SEARCH.batch_size)
         retriever.truncate_queries = options.get("truncate_queries", USUAL_SEARCH.truncate_queries)
@@ -432,8 +422,8 @@ class EncodedRetriever(ABC):
         model = self.encoder.fingerprint()
         if self._encoded_by not in (None, model):
             raise MismatchError(
-                "the model has changed since it embedded the passages: refresh the retriever, or open it in "
-                "float32, before saving it."
+                "the model has changed since it embedded the passages: assemble the retriever again, or open "
+                "it in float32, before saving it."
             )
         fields = self._recorded(Path(folder))
         refuse_own_members(folder, fields)
@@ -492,7 +482,6 @@ class EncodedRetriever(ABC):
         return len(corpus)
 
     def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
-        """See :class:`~grls.retrieve.base.ChecksFolder`."""
         file, last = folder / self.file, len(self.corpus) - 1
         numbers = sorted({round(step * last / 7) for step in range(8)})
 
@@ -512,7 +501,6 @@ class EncodedRetriever(ABC):
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The training stages of the model."""
         return tuple(self.encoder.stages)
 
     @property
@@ -522,11 +510,9 @@ class EncodedRetriever(ABC):
 
     @property
     def scores_done(self) -> bool:
-        """Whether DONE is scored."""
         return False
 
     def describe(self) -> Description:
-        """Its description in manifests and reports."""
         options = {"max_input_tokens": self.encoder.max_tokens, "truncate_queries": self.truncate_queries}
         similarity = self.encoder.similarity
         mode = "inner_product" if similarity == DOT else similarity
@@ -548,7 +534,6 @@ class EncodedRetriever(ABC):
     def retrieve_after(
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: Allow = None
     ) -> list[list[Hit]]:
-        """The top-k allowed passages given evidence; see :class:`~grls.retrieve.base.RetrievesAfter`."""
         return self._search_after(queries, evidence, k, allow)[1]
 
     def _search_after(
@@ -581,11 +566,9 @@ class EncodedRetriever(ABC):
         return list(groups.values())
 
     def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
-        """Scores of all passages; see :class:`~grls.retrieve.base.ScoresAll`."""
         return partial(self.score, self.encode(self.texts(queries, evidence)))
 
     def encode(self, texts: Sequence[str]) -> Any:
-        """The encoded texts of queries."""
         with PartTimer("encoder"), self.encoder.telling(lambda _: report_step()):
             return self.encoder.encode(texts, "query", self.batch_size)
 
