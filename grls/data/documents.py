@@ -49,6 +49,7 @@ _FRONT_TITLE = re.compile(r"^title:[ \t]*[\"']?(.+?)[\"']?[ \t]*$", re.MULTILINE
 _CHARSET = re.compile(rb"<meta[^>]{0,80}charset=[\"']?([\w-]+)", re.IGNORECASE)
 _OUTSIDE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 _PERMALINK = re.compile(r"\s*[¶#\U0001f517]+$")
+_ATTRIBUTES = re.compile(r"\s*\{:?([^{}]*)\}$")
 _INDEXES = ("index.html", "index.htm", "index.md", "README.md")
 _ENDINGS = (".md", ".html", ".htm", "/index.html", "/index.md")
 
@@ -211,6 +212,8 @@ class _Cut:
             parts = _parts(document.text, heading.end, following.start, words - count_words(trail), words)
             if not parts and trail and following.level <= heading.level:
                 parts = [(heading.end, heading.end)]  # a heading of nothing is a text of its own
+            if not parts and not self.passages and following == edges[-1]:
+                parts = [(0, len(document.text))]  # so is a title
             for number, (start, end) in enumerate(parts):
                 begin = heading.start if number == 0 else start
                 text = "\n".join(filter(None, (trail, document.text[start:end].strip())))
@@ -490,6 +493,11 @@ class _Page(HTMLParser):
         (level, start, part), self._heading = self._heading, None
         written = "".join(self._text[part:])
         words = _PERMALINK.sub("", written.strip()).strip()
+        attributes = _ATTRIBUTES.search(words) if self._markdown else None
+        if attributes is not None:
+            words = words[: attributes.start()]
+            for name in re.findall(r"#([\w.-]+)", attributes[1]):
+                self._anchors.setdefault(slug(name), start)
         if not words:
             return
         begin, self._size, self._ends = start, start + len(words), 0

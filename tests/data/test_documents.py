@@ -171,6 +171,12 @@ def test_a_heading_stands_before_each_passage_of_its_section(tmp_path: Path) -> 
     ]
 
 
+def test_a_title_alone_is_a_passage(tmp_path: Path) -> None:
+    corpus = documents(folder(tmp_path, a_md="# Alone", b_md="See [it](a.md)."))
+    assert rows(corpus) == [("a.md:0", "Alone", "Alone"), ("b.md:0", "b.md", "See it.")]
+    assert links(corpus) == {"b.md:0": ["a.md:0"]}
+
+
 def links(corpus: Corpus) -> dict[str, list[str]]:
     found = zip((passage.id for passage in corpus), corpus.metadata(), strict=True)
     return {name: each["links"] for name, each in found if "links" in each}
@@ -183,9 +189,9 @@ def test_links_between_files_are_kept(tmp_path: Path, caplog: pytest.LogCaptureF
         "[the web](https://x.org/y.md). `[[Dens]]` ![[Fish]]",
         fish_md="Food of [otters](/otter.md 'a page') and [herons](<big birds.md>), [gone](gone.md).",
         animals__dens_md="# Burrows\nWhere animals live.\n## What's a holt?\nThe den of an "
-        "[otter](../otter) and [[fish|food]]; [below](#setts), [all](.), [out](../../x.md).\n## Setts\n"
-        "Of badgers.\n",
-        animals__index_html="<p>All: <a href='dens.md#setts'>setts</a> <!-- <a href='../fish.md'>no</a> -->",
+        "[otter](../otter) and [[fish|food]]; [below](#my), [all](.), [out](../../x.md).\n"
+        "## Setts { .x #my }\nOf badgers.\n",
+        animals__index_html="<p>All: <a href='dens.md#my'>setts</a> <!-- <a href='../fish.md'>no</a> -->",
         copy_md="Food of [otters](/otter.md 'a page') and [herons](<big birds.md>), [gone](gone.md).",
     )
     (files / "big birds.md").write_text("Herons eat [fish](fish.md#unknown) and [more](copy.md).")
