@@ -28,6 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Chain, FullHit, Hit, Passage, Query
@@ -39,7 +40,6 @@ from grls.retrieve.hops.finders import found_after
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import BM25, Opening, open_member
 from grls.retrieve.spec import MANIFEST, Member, check_fields, from_fields, recorded
-from grls.runs.trec import chain_ranking
 
 Length = Literal["mean", "min", "max"] | int
 """Length of a fused chain: from the members' lengths (a half is rounded up), or that of member n, from 0."""
@@ -267,7 +267,7 @@ class FusedChains(_Fused):
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """Fixed setting: the chains are rankings of their passages by hop, fused and cut to k hits."""
         return [
-            self.fusion.fuse([chain_ranking(chain) for chain in chains], k)
+            self.fusion.fuse([chain_hits(chain) for chain in chains], k)
             for chains in self._member_chains(queries_of(queries), allow)
         ]
 
@@ -294,6 +294,22 @@ class _Members:
     length: Length = "mean"
 
 
+def chain_hits(chain: Chain) -> list[Hit]:
+    """The passages of a chain as a ranking by hop: DONE left out, each once.
+
+    The score is the running sum of the hop scores, but never rises: it is the log-probability of the chain so
+    far where hop scores are log-probabilities, and other scores keep the order of the hops.
+    """
+    hits: dict[str, float] = {}
+    total, lowest = 0.0, math.inf
+    for hit in chain.hits:
+        total += hit.score
+        lowest = min(lowest, total)
+        if hit.id != DONE_ID:
+            hits.setdefault(hit.id, lowest)
+    return [Hit(*pair) for pair in hits.items()]
+
+
 def fuse_chains(
     chains: Sequence[Chain],
     fusion: Fusion,
@@ -302,13 +318,13 @@ def fuse_chains(
 ) -> Chain:
     """Fuse the chains of one query, one a member, into one.
 
-    ``rankings`` are the passages of each chain with scores to fuse by; None: those of
-    :func:`~grls.runs.trec.chain_ranking`. The chain has the first passages of the fused ranking; its score is
-    the sum of theirs, no log-probability. It is ``done`` where every member wrote DONE, or the one that sets
-    the length did; DONE is not among the hits.
+    ``rankings`` are the passages of each chain with scores to fuse by; None: those of :func:`chain_hits`. The
+    chain has the first passages of the fused ranking; its score is the sum of theirs, no log-probability. It
+    is ``done`` where every member wrote DONE, or the one that sets the length did; DONE is not among the
+    hits.
     """
     if rankings is None:
-        rankings = [chain_ranking(chain) for chain in chains]
+        rankings = [chain_hits(chain) for chain in chains]
     hops = chain_length([len(hits) for hits in rankings], length)
     hits = tuple(fusion.fuse(rankings)[:hops])
     done = chains[length].done if isinstance(length, int) else all(chain.done for chain in chains)

@@ -24,11 +24,13 @@ from grls.models.base import Floats
 from grls.retrieve.fusion.retriever import (
     Fusion,
     Length,
+    chain_hits,
     chain_length,
     fuse_chains,
 )
 from grls.runs.portions import RunInfo, Steps
 from grls.runs.run import Run
+from grls.runs.trec import chain_ranking
 
 _LEAST = 1e-9
 """No passage is less probable, so that logarithms are finite."""
@@ -55,12 +57,15 @@ def fused_run(members: Sequence[Run], fusion: Fusion, k: int | None = None, leng
             f"{Option('k')} is of rankings, and these runs are chains that end: {Option('length')} says "
             "where."
         )
-    chains = {
-        query: fuse_chains(
-            [run.chains[query] for run in members], fusion, length, [run.rankings[query] for run in members]
-        )
-        for query in members[0].chains
-    }
+    chains = {}
+    for query in members[0].chains:
+        ended = [run.chains[query] for run in members]
+        # Sums of the scores of hops; of a set, the scores of its passages.
+        scored = [
+            chain_hits(chain) if run.rankings[query] == chain_ranking(chain) else run.rankings[query]
+            for chain, run in zip(ended, members, strict=True)
+        ]
+        chains[query] = fuse_chains(ended, fusion, length, scored)
     return Run({query: list(chain.hits) for query, chain in chains.items()}, chains, fusion.method)
 
 

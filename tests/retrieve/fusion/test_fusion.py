@@ -24,6 +24,7 @@ from grls.retrieve.fusion.retriever import (
     FusedChains,
     Fusion,
     FusionRetriever,
+    chain_hits,
     chain_length,
     comb_sum,
     fuse_chains,
@@ -245,6 +246,13 @@ def test_dynamic_chains_are_interleaved_and_as_long_as_the_mean():
 def test_the_length_of_a_chain(length, passages, done):
     fused = fuse_chains([chain("a"), chain("cbd", done=False)], Fusion(), length)
     assert ("".join(ids(fused.hits)), fused.done) == (passages, done)
+
+
+def test_a_chain_ranks_its_passages_by_hop_without_done():
+    hits = chain_hits(Chain((Hit("b", -1.0), Hit("a", -0.5), Hit("b", -0.1), Hit("DONE", -2.0)), -3.6, True))
+    assert hits == [Hit("b", -1.0), Hit("a", -1.5)]
+    positive = chain_hits(Chain((Hit("b", 3.0), Hit("a", 5.0)), 8.0, False))  # BM25
+    assert positive == [Hit("b", 3.0), Hit("a", 3.0)]
 
 
 def test_the_settings_of_a_run_name_the_depth():
