@@ -3,15 +3,15 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from models_small import small_llama
 from small_data import queries, small_retriever
+from unigram import unigram
 
-from grls.answer.ralm.task import _write
+from grls.answer.writer import TextWriter
 from grls.models.causal.slots import CausalGenerator
 from grls.models.head import Head
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -75,7 +75,7 @@ def test_a_head_that_is_caught_by_many_threads_is_put_back() -> None:
     "use",
     [
         lambda model, head: head.all(torch.ones(2, 32)).tolist(),
-        lambda model, head: _write(SimpleNamespace(model=model), [[3, 4, 5]], 4, {1}),  # type: ignore[arg-type]
+        lambda model, head: TextWriter(model, unigram(), max_new_tokens=4).write([[3, 4, 5]]),
         lambda model, head: type(CausalGenerator(model)),
     ],
     ids=["reads logits", "writes", "is tried"],
