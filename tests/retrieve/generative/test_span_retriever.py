@@ -316,13 +316,18 @@ def test_added_passages_are_found_as_in_an_index_built_anew(llama: Path) -> None
     assert "new" in {name for name, _ in found(retriever, 40)[0]}
 
 
-@pytest.mark.parametrize("backend", ["array", "flat"])
-def test_changed_it_is_the_folder_of_an_index_built_anew(llama: Path, tmp_path: Path, backend: str) -> None:
+@pytest.mark.parametrize(("backend", "memory"), [("array", 2**31), ("flat", 2**31), ("array", 2**12)])
+def test_changed_it_is_the_folder_of_an_index_built_anew(
+    llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, memory: int
+) -> None:
+    """Sorted on disk, too."""
+    monkeypatch.setattr("grls.index.build.memory_bytes", lambda text: memory)
     retriever = made(llama, backend=backend)
     gone = {retriever.corpus[number].id for number in (0, 3)}
     anew = made(llama, changed(retriever.corpus, gone, NEW), backend=backend)
     retriever.add(NEW)
     retriever.remove(sorted(gone))
+    assert (getattr(retriever.index, "files", None) is None) == (memory > 2**12)
     assert same_spans(retriever.spans, anew.spans)
     for one, name in ((retriever, "changed"), (anew, "anew")):
         one.save_pretrained(tmp_path / name)
