@@ -1,13 +1,11 @@
-"""Composites: made in memory, of retrievers at hand or of their folders, and written to folders.
+"""Writing composites to folders.
 
-A specification says what a composite is made of, and :func:`compose` opens it::
+A specification says what a composite is made of. :func:`write_retriever` writes it, with the members inside
+or by their folders. :class:`~grls.api.searcher.Searcher` makes composites of retrievers at hand, each with
+its specification; :func:`compose` opens one whose members are named by their folders::
 
-    hops = compose(hops_spec(Component(dense), HopOptions(steps="ranked")))
-    hops.retriever.retrieve(["where was the director born?"], 5)
-    write_retriever(hops, "runs/hops")
-
-A member is a :class:`~grls.retrieve.spec.Component`, the path of a folder, or ``bm25`` over the corpus at
-hand.
+    hops = compose(hops_spec("runs/dense", HopOptions(steps="ranked")))
+    write_retriever(hops, "runs/hops", link=True)
 """
 
 from __future__ import annotations
