@@ -19,6 +19,7 @@ import json
 import random
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count, islice
 from pathlib import Path
 from statistics import fmean
@@ -94,10 +95,7 @@ class SplitData:
         language: ISO 639-1 code of the corpus' language; None: it cannot be guessed.
         gold: Mean number of gold passages of a training query; a pseudo-query has one.
         several: Share of training queries with several gold passages.
-        links: Share of passages whose texts name others (:class:`~grls.data.links.Links`); 0 where every
-            question has one gold passage.
-        most_hops: Number of hops that find nearly all gold passages of a query; 1: the data ask for no hops.
-            Without questions 2, where passages have links.
+        gold_hops: Number of hops that find nearly all gold passages of a query; 1: few have several.
     """
 
     name: str
@@ -112,8 +110,7 @@ class SplitData:
     language: str | None
     gold: float
     several: float
-    links: float
-    most_hops: int
+    gold_hops: int
 
     def counts(self) -> dict[str, int]:
         return {split: len(judged) for split, judged in self.qrels.items()}
@@ -127,6 +124,18 @@ class SplitData:
     @property
     def tune(self) -> str:
         return TUNE if TUNE in self.qrels else DEV
+
+    @cached_property
+    def links(self) -> float:
+        """Share of passages whose texts name others (:class:`~grls.data.links.Links`); 0 where every question
+        has one gold passage. Of many passages this takes long: it is part of the run.
+        """
+        return self.corpus.links().share if self.several >= _ASKS or self.unlabelled else 0.0
+
+    @property
+    def most_hops(self) -> int:
+        """Hops to try; 1: the data ask for none. Without questions two, where passages have links."""
+        return (2 if self.linked else 1) if self.unlabelled else self.gold_hops
 
     @property
     def hops(self) -> bool:
@@ -287,17 +296,12 @@ def divided(
     learned = qrels[DEV if TRAIN in pseudo and not unlabelled else TRAIN]
     golds = [len(gold_passages(known[query], learned)) for query in learned]
     gold, several = fmean(golds), fmean(size > 1 for size in golds)
-    links = corpus.links().share if several >= _ASKS or unlabelled else 0.0
-    most_hops = 1
-    if unlabelled:
-        most_hops = 2 if links >= _LINKED else 1
-    elif several >= _ASKS:
-        most_hops = max(2, min(max(golds), round(2 * gold), 4))
+    gold_hops = max(2, min(max(golds), round(2 * gold), 4)) if several >= _ASKS else 1
     return SplitData(
         name, corpus, queries, qrels, digest.hexdigest(), tuple(changes), tuple(pseudo), own,
         words=fmean(count_words(f"{passage.title} {passage.text}") for passage in sample),
         language=guess(passage.text for passage in sample),
-        gold=gold, several=several, links=links, most_hops=most_hops,
+        gold=gold, several=several, gold_hops=gold_hops,
     )  # fmt: skip
 
 
