@@ -120,7 +120,7 @@ class Bench:
     def hybrid(self, sources: Sequence[ScoresAll], empty: bool) -> list[WeightedSource]:
         """Priors with the weights that are best on dev."""
         weighted = [WeightedSource(Remembering(source), 0.0, source.temperature) for source in sources]
-        tried = self.tried if empty else (*self.tried[:2], ())
+        tried = self.tried if empty else (self.tried[0], ())
         choices = prior_choices(weighted, WeightedSource(self.empty, 0.0), *tried)
         pool = Pool(self.generator, *self.dev, self.k, choices)
 
@@ -189,7 +189,6 @@ def main(
     tune_split: str = "dev",
     limit: int | None = None,
     weights: tuple[float, ...] = USUAL_GRID.prior_weights,
-    temperatures: tuple[float, ...] = (1.0,),
     empty_weights: tuple[float, ...] = EMPTY_WEIGHTS,
     beams: int = 20,
     k: int = 5,
@@ -206,7 +205,6 @@ def main(
         tune_split: Split for tuning all weights.
         limit: Number of first queries of each split; null: all.
         weights: Weights to try for each prior.
-        temperatures: Factors of each prior's default temperature, tried with each weight.
         empty_weights: Weights to try for the empty prompt.
         beams: Beam width.
         k: Cut-off of the recall that tuning maximises.
@@ -216,7 +214,7 @@ def main(
     print(machine())
     generator = GenerativeRetriever.from_pretrained(retriever, device, options=SearchOptions(beams))
     biencoder = DenseRetriever.from_pretrained(dense, device)
-    tried = weights, temperatures, empty_weights
+    tried = weights, empty_weights
     bench = Bench(generator, biencoder, Asked.of(data, tune_split, limit), tried, max(KS), k)
     walk, _ = seconds(bench.empty.log_probabilities)
     print(f"the walk under the empty prompt, once: {walk:.1f} s for {len(generator.corpus):,} passages")

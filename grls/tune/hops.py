@@ -284,14 +284,15 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
         search.memory = {}
     own = search.stop
     biases = tuning.grid.biases_of(own)
-    choices = _choices(tuning.grid.choose, walk.probable)
-    stored = own.bias in biases and hops.choose in choices
+    choices = CHOICES if walk.probable else CHOICES[:1]
+    if hops.choose not in choices:
+        raise ConfigError(NEEDS_PROBABILITIES)
+    stored = own.bias in biases
     tried: list[Tried] = []
     with Progress(len(biases) + (not stored), "tune with", "searches", shown=None) as bar:
         before: list[Tried] = []
         if not stored:
-            choice = _choices([hops.choose], walk.probable)
-            before = _measured_ends(tuning, search, own.bias, choice)
+            before = _measured_ends(tuning, search, own.bias, [hops.choose])
             bar.update()
         for bias in biases:
             tried += _measured_ends(tuning, search, bias, choices)
@@ -344,11 +345,3 @@ def _relevant(spec: dict[str, Any]) -> dict[str, Any]:
         name: value for name, value in spec["hops"].items() if name not in (*StopRule().options, "choose")
     }
     return {**earlier_choices(spec), "hops": hops}
-
-
-def _choices(choose: Sequence[Choice] | None, probable: bool) -> Sequence[Choice]:
-    """The choices of a chain to try; ConfigError if they need log-probabilities, which the chains lack."""
-    choices: Sequence[Choice] = choose if choose is not None else CHOICES if probable else CHOICES[:1]
-    if "expected-f1" in choices and not probable:
-        raise ConfigError(NEEDS_PROBABILITIES)
-    return choices

@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 
 from grls.errors import ConfigError, Option
 from grls.io.arguments import Count, PositiveFloat, Share, options
-from grls.retrieve.hops.options import Choice
 
 if TYPE_CHECKING:
     from grls.retrieve.hops.stop import StopRule
 
 _NEVER_EMPTY = {
-    "prior_temperatures": "[1.0] is the usual temperature alone",
     "cross_encoder_passages": "give one number of passages, or more",
     "done_biases": "give one number, or more",
-    "choose": "give likeliest, expected-f1, or both",
 }
 
 
@@ -29,7 +26,6 @@ class TuneOptions:
             level nDCG decides, then the smaller weight. The priors of a ranking by hops are judged by the
             first hit of every hop.
         prior_weights: Weights of each prior; weight 0 always is tried.
-        prior_temperatures: Factors of a prior's usual temperature, with each weight.
         empty_weights: Weights of the score under an empty prompt, which is taken back; null: 0.1, 0.2, 0.4,
             0.6 (of a generator that writes spans none: the walk through all spans takes long); empty: none.
         rescore_passages: Passages of each query that a generator rescores.
@@ -48,13 +44,10 @@ class TuneOptions:
         linked: Shares of later hops for what the question or the chain names (`--hops.linked`).
         onward: Learn an onward model for a ranking by hops: with what probability one more hop finds a gold
             passage, by its scores. It is taken where it finds more, cross-validated.
-        choose: How a chain is chosen: `likeliest`, `expected-f1`; null: both where scores are
-            log-probabilities, else likeliest.
     """
 
     k: Count = 10
     prior_weights: tuple[PositiveFloat, ...] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-    prior_temperatures: tuple[PositiveFloat, ...] = (1.0,)
     empty_weights: tuple[PositiveFloat, ...] | None = None
     rescore_passages: Count = 50
     rescore_weights: tuple[PositiveFloat, ...] = (
@@ -68,7 +61,6 @@ class TuneOptions:
     named: tuple[Share, ...] = (0.0, 0.3, 0.5, 0.7)
     linked: tuple[Share, ...] = (0.0, 0.5, 0.9)
     onward: bool = True
-    choose: tuple[Choice, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, remedy in _NEVER_EMPTY.items():

@@ -1,6 +1,6 @@
 """Tuning the weights of priors on development queries, with few searches.
 
-Legend: Q queries, M largest number of passages of a query in the pool, F priors with each temperature.
+Legend: Q queries, M largest number of passages of a query in the pool, F priors.
 
 Hybrid decoding scores passages by log p(x | query) + sum_i w_i log P_i(x | query), and the priors' part of
 the sum is known. So the passages of one search can be ranked under other weights without the model, at the
@@ -77,7 +77,7 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
             "there is nothing to tune: the folder has no prior, and grid.empty_weights is empty."
         )
     empty = WeightedSource(EmptyPromptPrior(generator), 0.0)
-    choices = prior_choices(starts, empty, grid.prior_weights, grid.prior_temperatures, empties)
+    choices = prior_choices(starts, empty, grid.prior_weights, empties)
     dev, k, name = tuning.inputs(lambda: hybrid.corpus)
     # Scores that are normalized at every token are no sums, so they do not predict scores of other weights.
     pool = None
@@ -133,23 +133,14 @@ def prior_choices(
     priors: Sequence[WeightedSource],
     empty: WeightedSource,
     weights: Sequence[float],
-    temperatures: Sequence[float] = (1.0,),
     empty_weights: Sequence[float] = (),
 ) -> list[list[WeightedSource]]:
-    """The choices of each prior, and of the empty prompt: weight 0 first, then ascending.
-
-    ``temperatures`` are factors on the default temperature of a prior, tried with each weight; the score
-    under an empty prompt is subtracted with ``empty_weights``.
+    """The choices of each prior, and of the empty prompt, whose score is subtracted: weight 0 first, then
+    ascending.
     """
-    tried = [(weight, factor) for weight in weights for factor in temperatures]
-    tried.sort(key=lambda pair: pair[0] / pair[1])  # the factor on the score of a passage
-    choices = [
-        [start._replace(weight=weight, temperature=factor * start.divisor) for weight, factor in tried]
-        for start in priors
-    ]
-    choices.append([empty._replace(weight=-weight) for weight in sorted(empty_weights)])
-    starts = zip([*priors, empty], choices, strict=True)
-    return [[start._replace(weight=0.0), *choice] for start, choice in starts]
+    choices = [[prior._replace(weight=weight) for weight in (0.0, *sorted(weights))] for prior in priors]
+    taken = (0.0, *(-weight for weight in sorted(empty_weights)))
+    return [*choices, [empty._replace(weight=weight) for weight in taken]]
 
 
 class Tuned(NamedTuple):
@@ -164,8 +155,7 @@ def check_grid(choices: Sequence[Sequence[WeightedSource]]) -> None:
     if size > SETTINGS:
         counts = " x ".join(str(len(values)) for values in choices)
         raise ConfigError(
-            f"{counts} settings of the priors are {size:,}, more than {SETTINGS:,}: try fewer weights or "
-            "temperatures."
+            f"{counts} settings of the priors are {size:,}, more than {SETTINGS:,}: try fewer weights."
         )
 
 
@@ -274,7 +264,7 @@ class Pool:
         self._k = k
         self._limits = [max(1, min(k, len(ids)) if capped else len(ids)) for ids in self._gold]
         weighed = [prior for values in choices for prior in values if prior.weight]
-        columns = {_column(prior): prior._replace(weight=1.0) for prior in weighed}
+        columns = {id(prior.source): prior._replace(weight=1.0) for prior in weighed}
         self._columns = {key: column for column, key in enumerate(columns)}
         before = evidence or [()] * len(queries)
         prior = prior_of([*columns.values()], queries, before, generator.done)
@@ -351,9 +341,5 @@ class Pool:
         weights = np.zeros(len(self._columns))
         for prior in setting:
             if prior.weight:
-                weights[self._columns[_column(prior)]] += prior.weight
+                weights[self._columns[id(prior.source)]] += prior.weight
         return weights
-
-
-def _column(prior: WeightedSource) -> tuple[int, float]:
-    return id(prior.source), prior.divisor

@@ -242,7 +242,7 @@ def test_a_composite_opens_as_its_first_member_was_opened(kinds: Path) -> None:
     assert isinstance(searcher.hops().search(TEXTS[0])[0], Hit)
 
 
-QUICK = {"k": 3, "prior_weights": [0.5, 1.0], "prior_temperatures": [1.0], "empty_weights": []}
+QUICK = {"k": 3, "prior_weights": [0.5, 1.0], "empty_weights": []}
 
 
 def dev(kinds: Path) -> tuple[dict[str, str], dict[str, list[str]]]:

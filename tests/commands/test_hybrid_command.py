@@ -38,11 +38,11 @@ def test_what_is_tuned_is_what_the_folder_retrieves(
     hybrid(folder, generative, *priors, normalized=normalized)
     given = [str(folder), f"--data={data}", "--split=train", "--device=cpu"]
     how = ["--search.mode=full", "--search.beams=4"]
-    grid = ["--grid.prior_weights=[1, 16]", "--grid.prior_temperatures=[1, 20]", "--grid.empty_weights=[0.3]"]
+    grid = ["--grid.prior_weights=[1, 16]", "--grid.empty_weights=[0.3]"]
     assert main(["tune", *given, *how, *grid, "--grid.k=2"]) == 0
     head, *tried, gain, last = capsys.readouterr().out.splitlines()
     assert (head, last) == ("priors:", f"{folder}: tuned on 12 queries of train of {data}")
-    assert len(tried) in (range(1 + 4 + 4 + 1, 1 + 4 + 4 + 2) if normalized else range(3, 12))
+    assert len(tried) in (range(1 + 2 + 2 + 1, 1 + 2 + 2 + 2) if normalized else range(3, 12))
     alone = re.match(r"  recall@2 +([0-9.]+)  generator alone$", tried[0])
     reached = re.match(r"priors: recall@2 ([0-9.]+) -> ([0-9.]+) \(.+\), ", gain)
     assert alone is not None

@@ -105,10 +105,12 @@ def _by_choice(found: list[Any]) -> list[list[str]]:
 
 def test_one_setting_alone_and_some_queries(data: Path, own: Path, capsys: Capsys) -> None:
     before = read_spec(own)
-    given = ["--grid.done_biases=[-1]", "--grid.choose=[likeliest]", "--limit=2"]
+    given = ["--grid.done_biases=[-1]", "--limit=2"]
     assert main(tune(own, data, *DYNAMIC, *given)) == 0
     *measured, gain, last = capsys.readouterr().out.splitlines()
-    assert len([line for line in measured if SHOWN.search(line)]) == 2  # the folder's own setting, too
+    assert (
+        len([line for line in measured if SHOWN.search(line)]) == 3
+    )  # two choices, and the folder's own setting
     assert "(done_bias -1, likeliest)" in gain
     assert last == f"{own}: tuned on 2 queries of train of {data}"
     spec = read_spec(own)
@@ -125,13 +127,13 @@ def test_before_is_what_the_folder_retrieved_wherever_the_grid_begins(
     update_spec(own, {"hops": {"steps": "dynamic", "max": 4, "chains": 6} | stored, "search": {"beams": 6}})
     before = retrieved(own, data, tmp_path)["set"]["f1"]
     capsys.readouterr()
-    assert main(tune(own, data, "--grid.done_biases=[-9, -1]", "--grid.choose=[likeliest]")) == 0
+    assert main(tune(own, data, "--grid.done_biases=[-9, -1]")) == 0
     told = capsys.readouterr().out
     (gain,) = GAIN.findall(told)
     assert gain[2] == f"{100 * before:.1f}"
     first, *tried = [match.groups() for match in SHOWN.finditer(told)]
     assert first[::2] == (gain[2], f"{stored.get('done_bias', 0):g}")
-    assert [bias for _, _, bias, _ in tried] == ["-9", "-1"]
+    assert [bias for _, _, bias, _ in tried] == ["-9", "-9", "-1", "-1"]
     assert gain[2] != tried[0][0]
     assert read_spec(own)["hops"]["done_bias"] in (-9, -1)
 
@@ -252,8 +254,7 @@ def test_what_cannot_be_tuned_is_refused(
     ours = tune(own, data, *DYNAMIC)
     assert "grid.done_biases is empty" in fails(capsys, *ours, "--grid.done_biases=[]")
     assert "a finite number" in fails(capsys, *ours, "--grid.done_biases=[.inf]")
-    assert "grid.choose is empty" in fails(capsys, *ours, "--grid.choose=[]")
-    chosen = fails(capsys, *tune(hopping, data, "--grid.choose=[expected-f1]"))
+    chosen = fails(capsys, *tune(hopping, data, "--hops.steps=dynamic", "--hops.choose=expected-f1"))
     assert "needs log-probabilities" in chosen
     assert "limit must be at least 1" in fails(capsys, *tune(hopping, data, "--limit=0"))
     for folder in (own, dense):

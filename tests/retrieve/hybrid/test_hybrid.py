@@ -257,7 +257,7 @@ class _Small:
         self.gold = [gold_passages(query, qrels) for query in self.queries]
         bm25 = WeightedSource(BM25Retriever(self.generator.corpus), 0.0)
         empty = WeightedSource(EmptyPromptPrior(self.generator), 0.0)
-        self.choices = prior_choices([bm25], empty, (0.25, 1.0, 4.0, 16.0), (1.0, 3.0), (0.3,))
+        self.choices = prior_choices([bm25], empty, (0.1, 0.25, 1.0, 4.0, 16.0), (0.3,))
         self.pool = Pool(self.generator, self.queries, self.gold, K, self.choices)
         self.searched = 0
 
@@ -406,14 +406,13 @@ def test_one_prior_after_another_is_tuned_and_ties_go_to_the_smaller_weight() ->
 
     def measure(priors: Sequence[WeightedSource]) -> Quality:
         a, b, empty = priors
-        seen.append((a.weight, a.divisor, b.weight, empty.weight))
-        right = a.weight == 1 and a.divisor == 4
-        return Quality(right + min(b.weight / b.divisor, 1) - 10 * abs(empty.weight + 0.2))
+        seen.append((a.weight, b.weight, empty.weight))
+        return Quality((a.weight == 1) + min(b.weight / 2, 1) - 10 * abs(empty.weight + 0.2))
 
-    choices = prior_choices([start("a"), start("b")], start("e"), (1.0, 2.0, 3.0), (1.0, 2.0), (0.1, 0.2))
+    choices = prior_choices([start("a"), start("b")], start("e"), (3.0, 2.0, 1.0), (0.1, 0.2))
     tuned = tune_in_turn(choices, measure)
-    assert [(p.weight, p.divisor) for p in tuned.priors] == [(1.0, 4.0), (2.0, 2.0), (-0.2, 2.0)]
+    assert [prior.weight for prior in tuned.priors] == [1.0, 2.0, -0.2]
     assert tuned.recall == pytest.approx(2.0)
-    assert len(seen) == 1 + 6 + 6 + 2
-    assert seen[1:3] == [(1.0, 4.0, 0.0, 0.0), (1.0, 2.0, 0.0, 0.0)]  # what counts less first
-    assert {setting[:2] for setting in seen[7:]} == {(1.0, 4.0)}  # the first one stays at its best
+    assert len(seen) == 1 + 3 + 3 + 2
+    assert seen[1:3] == [(1.0, 0.0, 0.0), (2.0, 0.0, 0.0)]  # what counts less first
+    assert {setting[0] for setting in seen[4:]} == {1.0}  # the first one stays at its best
