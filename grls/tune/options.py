@@ -30,9 +30,8 @@ class TuneOptions:
             0.6 (of a generator that writes spans none: the walk through all spans takes long); empty: none.
         rescore_passages: Passages of each query that a generator rescores.
         rescore_weights: Weights of rescoring; 0 always is tried.
-        cross_encoder_passages: Numbers of passages that a cross-encoder reads.
-        cross_encoder_weights: Weights of its logits beside the first retriever's scores; 0, and the logits
-            alone where no chain has to end, always are tried.
+        cross_encoder_passages: Numbers of passages that a cross-encoder reads. Its logits are weighed beside
+            the first retriever's scores, or count alone where no chain has to end.
         done_biases: Biases on DONE; null: those of the kind, -4 to 2 nats for a generator, 0 to 0.3 for a
             bi-encoder.
         hops: Numbers of hops of a ranking by hops; 1 is a single step. Where DONE ends none, two hops are
@@ -54,7 +53,6 @@ class TuneOptions:
         0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0
     )  # fmt: skip
     cross_encoder_passages: tuple[Count, ...] = (10, 20, 50, 100)
-    cross_encoder_weights: tuple[PositiveFloat, ...] = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
     done_biases: tuple[float, ...] | None = None
     hops: tuple[Count, ...] = (1, 2, 3, 4)
     hop_temperatures: tuple[PositiveFloat, ...] = (1.0, 0.5, 2.0)

@@ -97,6 +97,9 @@ def _read(
 RESCORING = Step("rescoring", tune_rescoring, can_rescore)
 
 
+LOGIT_WEIGHTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Weights of a cross-encoder's logits that are tried, beside 0."""
+
 _TOGETHER = 32
 """Queries between two points where a killed run can go on."""
 
@@ -113,7 +116,7 @@ def tune_cross_encoder(tuning: Tuning) -> TuneChoice:
     length = k + max(map(len, dev.evidence))  # the search finds evidence again, and leaves it out at the end
     depth = max(length, stored.passages, *grid.cross_encoder_passages)
     readings = _readings(tuning, opened, dev, depth)
-    weights: list[float | None] = [0.0, *sorted(grid.cross_encoder_weights)]
+    weights: list[float | None] = [0.0, *LOGIT_WEIGHTS]
     weights += [] if tuning.hops.steps == "dynamic" else [None]  # logits alone compare with no DONE
 
     @cache

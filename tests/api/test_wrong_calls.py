@@ -115,8 +115,8 @@ HOPS = {
     **dict.fromkeys(("steps", "choose", "stop"), "text none"), "onward": "list none",
 }  # fmt: skip
 TRIED = (
-    "prior_weights", "empty_weights", "rescore_weights", "cross_encoder_passages",
-    "cross_encoder_weights", "done_biases", "hops", "hop_temperatures",
+    "prior_weights", "empty_weights", "rescore_weights", "cross_encoder_passages", "done_biases", "hops",
+    "hop_temperatures",
 )  # fmt: skip
 FOLDER, OUTPUT = "text path", "text path none"
 

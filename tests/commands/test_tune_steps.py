@@ -26,6 +26,7 @@ from grls.models.load.generators import CausalLM
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import read_spec, relative, update_spec
+from grls.tune import weights
 from grls.tune.step import DevQueries, Journal
 
 GAIN = re.compile(r"^(\w+): (.+) ([0-9.]+) -> ([0-9.]+) \((.*)\), ", re.MULTILINE)
@@ -118,7 +119,7 @@ FOLDERS: dict[str, dict[str, Any]] = {
     "hybrid": {"generator": "../generative", "priors": [{"retriever": "../dense"}]},
 }
 GRID = ["--grid.k=2", "--grid.prior_weights=[1]", "--grid.empty_weights=[]", "--grid.done_biases=[0.5]"]
-GRID += ["--grid.cross_encoder_passages=[3]", "--grid.cross_encoder_weights=[2]"]
+GRID += ["--grid.cross_encoder_passages=[3]"]
 
 
 @pytest.fixture
@@ -183,9 +184,7 @@ def test_hops_are_measured_anew_with_other_choices_of_earlier_steps(
 
 RESCORED = re.compile(r"^rescoring: recall@2 ([\d.]+) -> ([\d.]+) \((\d+) passages, (.+)\), ", re.MULTILINE)
 TRIED = re.compile(r"^  recall@2 +([\d.]+)  (\d+) passages, (.+)$", re.MULTILINE)
-RESCORING = [
-    "--grid.k=2", "--grid.cross_encoder_passages=[3, 6, 10]", "--grid.cross_encoder_weights=[0.1, 2]",
-]  # fmt: skip
+RESCORING = ["--grid.k=2", "--grid.cross_encoder_passages=[3, 6, 10]"]
 TUNE = ["tune", "r", "--data=data", "--device=cpu", "--split=train"]
 
 
@@ -205,11 +204,14 @@ def recall() -> str:
     return f"{100 * evaluate_run('o.jsonl', 'data', 'train', ks=(2,))['sequence_recall']['recall@2']:.1f}"
 
 
-@pytest.mark.parametrize("weights", ["[0.1, 2]", "[]"])
-def test_the_folder_retrieves_the_best_that_was_tried(rescored: Path, capsys: Capsys, weights: str) -> None:
+@pytest.mark.parametrize("tried_weights", [(0.1, 2.0), ()])
+def test_the_folder_retrieves_the_best_that_was_tried(
+    rescored: Path, capsys: Capsys, monkeypatch: Patch, tried_weights: tuple[float, ...]
+) -> None:
     before = recall()
     capsys.readouterr()
-    assert main([*TUNE, *RESCORING, f"--grid.cross_encoder_weights={weights}"]) == 0
+    monkeypatch.setattr(weights, "LOGIT_WEIGHTS", tried_weights)
+    assert main([*TUNE, *RESCORING]) == 0
     told = capsys.readouterr().out
     (gain,) = RESCORED.findall(told)
     tried = TRIED.findall(told)
@@ -236,13 +238,15 @@ def test_logits_that_are_right_count_alone_and_few_passages_are_enough(
         return np.array([100.0 * (pair in gold) for pair in pairs])
 
     monkeypatch.setattr(PairScorer, "logits", knows)
-    given = ["--grid.k=2", "--grid.cross_encoder_passages=[10, 2]", "--grid.cross_encoder_weights=[0.0001]"]
+    given = ["--grid.k=2", "--grid.cross_encoder_passages=[10, 2]"]
+    monkeypatch.setattr(weights, "LOGIT_WEIGHTS", (0.0001,))
     assert main([*TUNE, *given]) == 0
     assert "(10 passages, logits alone)" in capsys.readouterr().out
     assert read_spec("r")["passages"] == 10
     assert "weight" not in read_spec("r")
     update_spec("r", {"weight": 0.7, "hops": {"steps": "dynamic", "max": 2}})
-    assert main([*TUNE, *given, "--grid.cross_encoder_weights=[9]", "--grid.done_biases=[0]"]) == 0
+    monkeypatch.setattr(weights, "LOGIT_WEIGHTS", (9.0,))
+    assert main([*TUNE, *given, "--grid.done_biases=[0]"]) == 0
     told = capsys.readouterr().out
     assert "(10 passages, weight 9)" in told
     assert "chains: set F1" in told
@@ -285,8 +289,6 @@ def test_what_cannot_be_tried_is_refused(rescored: Path, capsys: Capsys) -> None
     for option, says in (
         ("passages=[]", "grid.cross_encoder_passages is empty"),
         ("passages=[0]", "grid.cross_encoder_passages[0] must be at least 1"),
-        ("weights=[-1]", "grid.cross_encoder_weights[0] must be "),
-        ("weights=[.nan]", "grid.cross_encoder_weights[0] must be "),
     ):
         assert says in fails(capsys, *TUNE, f"--grid.cross_encoder_{option}")
     assert read_spec("r") == before
@@ -313,7 +315,7 @@ def test_where_hops_are_ranked_the_weight_is_that_of_every_hop(
 
     monkeypatch.setattr(PairScorer, "logits", knows)
     update_spec("r", {"hops": {"steps": "ranked", "max": 2}})
-    given = ["--grid.cross_encoder_passages=[10]", "--grid.cross_encoder_weights=[9]", "--grid.k=2"]
+    given = ["--grid.cross_encoder_passages=[10]", "--grid.k=2"]
     assert main([*TUNE, *given, "--grid.hops=[1, 2]", "--grid.hop_temperatures=[1]"]) == 0
     assert re.search(r"^rescoring: recall@1 of a hop [\d.]+ -> 100.0 ", capsys.readouterr().out, re.MULTILINE)
     assert sum(query not in gold for query in asked) >= sum(len(own) > 1 for own in gold.values())
