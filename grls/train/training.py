@@ -45,7 +45,7 @@ from grls.train.doc2query.data import QueryData
 from grls.train.generator.callbacks import ConstrainedRecall, SaveModel
 from grls.train.generator.data import MemoriseData, RetrieveData
 from grls.train.generator.module import Retrieve
-from grls.train.options import RichesStage, TrainerOptions, TrainingStage, as_record
+from grls.train.options import RecallStage, RichesStage, TrainerOptions, TrainingStage, as_record
 from grls.train.result import TrainingResult
 from grls.train.riches.callbacks import QuoteRecall
 from grls.train.riches.data import InterlacedData
@@ -69,11 +69,11 @@ PARTS: dict[str, tuple[Callable[[Any], GeneratorModule], Callable[[Any], FitData
 """Stage -> its module and its data."""
 
 
-def measures(options: Any) -> list[L.Callback]:
+def measures(options: TrainingStage) -> list[L.Callback]:
     """The callbacks of a stage that measure dev."""
     if isinstance(options, RichesStage):
         return [QuoteRecall(options.quotes)]
-    return [ConstrainedRecall(options.recall)] if hasattr(options, "recall") else []
+    return [ConstrainedRecall(options.recall)] if isinstance(options, RecallStage) else []
 
 
 @leaving_no_group()
@@ -129,9 +129,8 @@ def _checkpoint(options: TrainingStage, state: RunState) -> str | None:
     if path is None:
         refuse_unfinished(options.output)
         return None
-    before = check_checkpoint(path, options.output, options.trainer.strategy in SHARDED)
-    if before is not None:
-        state.refuse_other(before, options.output if options.resume else path)
+    before = check_checkpoint(path, options.trainer.strategy in SHARDED)
+    state.refuse_other(before, options.output if options.resume else path)
     return path
 
 

@@ -27,8 +27,6 @@ from grls.train.core.processes import META, damage, refuse_damaged_folder
 
 log = logging.getLogger(__name__)
 
-_WORDS = ("last", "best", "hpc", "registry")
-"""Lightning's keywords for a checkpoint, in place of a path."""
 _FREE = (
     "device", "log_every", "logger", "mini_batch_size", "gradient_checkpointing",
     "model.gradient_checkpointing", "data.workers", "data.data", "data.batch_size", "data.global_batch_size",
@@ -205,14 +203,10 @@ def _flat(options: Any, name: str = "") -> dict[str, Any]:
     return flat
 
 
-def check_checkpoint(
-    path: str, output: str | None = None, shards: bool = False, option: str = "trainer.strategy"
-) -> Any:
+def check_checkpoint(path: str, shards: bool = False, option: str = "trainer.strategy") -> Any:
     """The content of a checkpoint to resume from; of a sharded one (a folder) without the shards.
 
-    ``path`` is a file, or one of Lightning's keywords (``last``, ``best``, …): then its file in the folder
-    ``output`` is read, and None is returned if it is not there. ``shards``: the run shards its weights, as
-    ``option`` says.
+    ``shards``: the run shards its weights, as ``option`` says.
     """
     if Path(path).is_dir() != shards and Path(path).exists():
         here, there = ("is not", "leave the option out") if shards else ("is", f"{Option(option, 'fsdp')}")
@@ -223,9 +217,6 @@ def check_checkpoint(
     if shards and Path(path).is_dir():
         refuse_damaged_folder(Path(path))
         return torch.load(Path(path) / META, weights_only=True)
-    if path in _WORDS or path.startswith("registry:"):
-        file = Path(output or ".") / "checkpoints" / f"{path}.ckpt"
-        return read_checkpoint(file) if output is not None and file.is_file() else None
     if not Path(path).is_file():
         raise ConfigError(
             f"{path}: there is no checkpoint to resume from (one is written every epoch): leave out "

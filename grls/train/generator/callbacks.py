@@ -28,7 +28,6 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.train.core.checkpoints import BestCheckpoint, kept_checkpoint
 from grls.train.core.trainer import is_metered, load_weights, spoiled
-from grls.train.generator.data import MemoriseData, RetrieveData
 from grls.train.options import RecallOptions
 
 log = logging.getLogger(__name__)
@@ -46,8 +45,6 @@ class ConstrainedRecall(L.Callback):
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        if not isinstance(data, MemoriseData | RetrieveData):
-            return
         if self.hops and data.dev_queries is None:
             raise ConfigError(f"{Option('recall.hops')} needs dev queries: set it to 0 to memorise.")
         measured = ["train_loss", "dev_loss"]
@@ -67,8 +64,7 @@ class ConstrainedRecall(L.Callback):
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Measure and log; each process retrieves its share of the inputs."""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        generator = isinstance(data, MemoriseData | RetrieveData)
-        if trainer.sanity_checking or not generator or not data.dev_inputs():
+        if trainer.sanity_checking or not data.dev_inputs():
             return
         module: Any = pl_module
         with module.whole_weights():

@@ -13,7 +13,6 @@ from grls.errors import ConfigError, Option
 from grls.models.base import positions_in
 from grls.train.generator.callbacks import log_means, refuse_unmeasured
 from grls.train.options import QuoteOptions
-from grls.train.riches.data import InterlacedData
 
 
 class QuoteRecall(L.Callback):
@@ -31,27 +30,26 @@ class QuoteRecall(L.Callback):
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        if isinstance(data, InterlacedData):
-            module: Any = pl_module
-            config = module.model.config
-            positions = positions_in(config)
-            longest = max(len(prompt) for _, prompt, *_ in data.dev_examples.items)
-            needed = longest + self.options.max_new_tokens
-            if positions is not None and not config.is_encoder_decoder and needed > positions:
-                raise ConfigError(
-                    f"a dev question and its answer take {needed} tokens, but the model has {positions} "
-                    f"positions; lower {Option('quotes.max_new_tokens')} or "
-                    f"{Option('data.max_prompt_tokens')}."
-                )
-            measured = ("train_loss", "dev_loss", "dev_recall", "dev_hits", "dev_unclosed")
-            refuse_unmeasured(
-                trainer, measured, f"A loss and dev_unclosed need {Option('checkpoint.mode', 'min')}."
+        module: Any = pl_module
+        config = module.model.config
+        positions = positions_in(config)
+        longest = max(len(prompt) for _, prompt, *_ in data.dev_examples.items)
+        needed = longest + self.options.max_new_tokens
+        if positions is not None and not config.is_encoder_decoder and needed > positions:
+            raise ConfigError(
+                f"a dev question and its answer take {needed} tokens, but the model has {positions} "
+                f"positions; lower {Option('quotes.max_new_tokens')} or "
+                f"{Option('data.max_prompt_tokens')}."
             )
+        measured = ("train_loss", "dev_loss", "dev_recall", "dev_hits", "dev_unclosed")
+        refuse_unmeasured(
+            trainer, measured, f"A loss and dev_unclosed need {Option('checkpoint.mode', 'min')}."
+        )
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Measure and log; each process answers its share of the queries."""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        if trainer.sanity_checking or not isinstance(data, InterlacedData):
+        if trainer.sanity_checking:
             return
         module: Any = pl_module
         program = Riches(module.model, module.tokenizer, data.corpus, data.keys, data.prompt, self.options)
