@@ -23,16 +23,9 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.timing import PartTimer, report_step
 from grls.models.base import Floats, once_each
 from grls.models.load.language import model_fingerprint
-from grls.models.load.opening import (
-    IncompleteError,
-    open_config,
-    opening_errors,
-    refuse_missing_folder,
-    write_encoder,
-)
-from grls.models.load.sentence_folder import module_folders
+from grls.models.load.opening import write_encoder
 from grls.models.precision import accelerator, move
-from grls.models.sentence_model import PlainTexts, library_model, library_type, positions_of
+from grls.models.sentence_model import PlainTexts, open_library_model, positions_of
 from grls.models.text_encoder import passage_text, reading, telling, together
 
 Pair = tuple[str, str]
@@ -40,8 +33,6 @@ Pair = tuple[str, str]
 
 TRAINED = "grls_reranker"
 """The field of a model's config with the settings of its training."""
-
-_REMEDY = "Give a folder or hub name of a CrossEncoder of sentence-transformers: a classifier with one label."
 
 
 class PairNetwork(PlainTexts, CrossEncoder):
@@ -88,16 +79,7 @@ class PairScorer:
 
     @classmethod
     def load(cls, source: str, device: str = "auto", precision: str = "float32") -> Self:
-        refuse_missing_folder(source)
-        with opening_errors("a cross-encoder", source, _REMEDY):
-            parts = module_folders(source)
-            # Of another model, the library would make a cross-encoder with a random head.
-            if (saved := library_type(source)) not in (None, CrossEncoder.__name__):
-                names = ", ".join(part.name for part in parts)
-                raise IncompleteError(f"it is a {saved} of single texts ({names}), no cross-encoder")
-            if not parts:
-                open_config(source)
-            scorer = cls(library_model(CrossEncoder, source, parts))
+        scorer = cls(open_library_model(CrossEncoder, source, "a cross-encoder", ""))
         move(scorer.model, str(accelerator()) if device == "auto" else device, precision)
         return scorer
 

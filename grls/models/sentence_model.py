@@ -37,7 +37,6 @@ from grls.models.load.opening import (
 )
 from grls.models.load.sentence_folder import (
     MODULES,
-    ModuleFolder,
     file_of,
     module_folders,
     refuse_missing_parts,
@@ -188,9 +187,7 @@ def open_network(source: str) -> SentenceTransformer:
             module, file = FirstDecoderOutput.load(source), file_of(source, _CONFIG)
             similarity: Any = read_json(file).get("similarity_fn_name", DOT) if file is not None else DOT
             return SentenceTransformer(modules=[module], device="cpu", similarity_fn_name=similarity)
-        if (saved := library_type(source)) not in (None, SentenceTransformer.__name__):
-            raise IncompleteError(f"it is a {saved}, which gives no single vector of a text")
-        return library_model(SentenceTransformer, source, parts)
+        return library_model(SentenceTransformer, source, "")
 
 
 def library_type(source: str) -> str | None:
@@ -211,25 +208,26 @@ def library_type(source: str) -> str | None:
 
 
 def open_library_model(kind: type[Library], source: str, noun: str, plain: str | None = None) -> Library:
-    """Open a complete model of a class of the library; ``noun`` names such a model in errors.
-
-    Its files must name this class: the library would extend any other model by layers with random
-    weights. Of a model that the library did not save, the name of the architecture must end in ``plain``.
-    """
+    """:func:`library_model`; ``noun`` names such a model in errors."""
     refuse_missing_folder(source)
     with opening_errors(noun, source, f"Give a folder, or the hub name, of a {kind.__name__}."):
-        parts = module_folders(source)
-        saved = library_type(source)
-        architectures = open_config(source).architectures or [] if saved is None and plain else []
-        is_plain = any(str(name).endswith(str(plain)) for name in architectures)
-        if saved != kind.__name__ and not is_plain:
-            actual = "a model without its layers" if saved is None else f"a {saved}"
-            raise IncompleteError(f"it is {actual}, not a {kind.__name__}")
-        return library_model(kind, source, parts)
+        return library_model(kind, source, plain)
 
 
-def library_model(kind: type[Library], source: str, parts: list[ModuleFolder]) -> Library:
-    """A model of the library in float32, whose parts are all there and read; see :func:`refuse_unread`."""
+def library_model(kind: type[Library], source: str, plain: str | None) -> Library:
+    """A complete model of a class of the library, in float32.
+
+    Its files must name this class: the library would extend any other model by layers with random
+    weights. Of a model that the library did not save, the name of the architecture must end in ``plain``
+    (None: such a model is refused).
+    """
+    parts, saved = module_folders(source), library_type(source)
+    fits = saved == kind.__name__
+    if saved is None and plain is not None:
+        fits = any(str(name).endswith(plain) for name in open_config(source).architectures or [""])
+    if not fits:
+        actual = "a model without its layers" if saved is None else f"a {saved}"
+        raise IncompleteError(f"it is {actual}, not a {kind.__name__}")
     refuse_missing_parts(source, parts)
     options: dict[str, Any] = {"dtype": torch.float32}  # not that of the config: weights may be more precise
     if Path(source).is_dir():

@@ -132,7 +132,7 @@ def test_nothing_is_written_of_what_cannot_be_opened(place: Path, tmp_path: Path
         (["hybrid", generator, prior.format(other)], "over another|make both from the same corpus.jsonl"),
         (["hybrid", dense, prior.format(dense)], "priors look ahead for a generator"),
         (["fusion", generator, other], "retrieve from one corpus"),
-        (["rescored", dense, f"--model={dense}"], "Give a folder or hub name of a CrossEncoder"),
+        (["rescored", dense, f"--model={dense}"], "Give a folder, or the hub name, of a CrossEncoder"),
         (["rescored", dense, f"--model={place / 'reads'}", "--weight=.inf"], "must be a finite number"),
         (["hops", generator], "choose --hops.steps fixed or dynamic"),
         (["hops", "bm25", "--hops.steps=fixed"], "make one with `grls index bm25`"),

@@ -123,7 +123,9 @@ def test_what_is_no_whole_cross_encoder_is_refused(folder: Path, tmp_path: Path)
     SentenceTransformer(str(tmp_path / "bert"), device="cpu", trust_remote_code=False).save(
         str(tmp_path / "bi"), create_model_card=False
     )
-    raises(ConfigError, "a SentenceTransformer of single texts", PairScorer.load, str(tmp_path / "bi"), "cpu")
+    raises(
+        ConfigError, "a SentenceTransformer, not a CrossEncoder", PairScorer.load, str(tmp_path / "bi"), "cpu"
+    )
     raises(ConfigError, "cannot use device", PairScorer.load, str(folder), "cuda:7")
     for lost, says in (
         ("modules.json", "it lacks modules.json"),

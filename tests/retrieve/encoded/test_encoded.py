@@ -372,7 +372,7 @@ def test_other_models_are_refused(kind: str, root: Path, tmp_path: Path) -> None
     other = model_of(root, next(name for name in KINDS if name != kind))
     with pytest.raises(ConfigError, match=rf"it is a \w+Encoder, not a {LIBRARY[kind].__name__}"):
         encoders[kind].load(str(other), "cpu")
-    with pytest.raises(ConfigError, match=rf"it is a {LIBRARY[kind].__name__}, which gives no single vector"):
+    with pytest.raises(ConfigError, match=rf"it is a {LIBRARY[kind].__name__}, not a SentenceTransformer"):
         BiEncoderModel.load(str(model_of(root, kind)), device="cpu")
 
 
