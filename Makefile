@@ -11,11 +11,13 @@ export TOKENIZERS_PARALLELISM := false
 
 install: $(VENV)/.installed
 
-# torch first and pinned: its local CPU build is used where there is one, else PyPI's.
+# torch first and pinned: its local CPU build is used where there is one, else PyPI's. Python's bytecode is made by
+# all processors; pip would take minutes with one.
 $(VENV)/.installed: pyproject.toml $(LOCK)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint $(LOCK) torch
-	$(BIN)/pip install --quiet --constraint $(LOCK) --editable '.[test]'
+	$(BIN)/pip install --quiet --no-compile --constraint $(LOCK) torch
+	$(BIN)/pip install --quiet --no-compile --constraint $(LOCK) --editable '.[test]'
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	touch $@
 
 # Two small models as packages, for grls fit and grls train: no model hub is needed.

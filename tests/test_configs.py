@@ -76,7 +76,7 @@ def tiny_model(data: str) -> list[str]:
 
 
 def small(folder: Path) -> None:
-    prepare(folder, TheoryOptions(6, 6, 10, max_depth=3), train=40, dev=8, test=10)
+    prepare(folder, TheoryOptions(6, 6, 10, max_depth=3), train=24, dev=4, test=6)
 
 
 @pytest.fixture

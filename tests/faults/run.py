@@ -15,7 +15,6 @@ from pathlib import Path
 
 import bm25s  # noqa: F401  loaded before processes are forked
 import datasets  # noqa: F401  loaded before processes are forked
-import lightning  # noqa: F401  loaded before processes are forked
 import sentence_transformers  # noqa: F401  loaded before processes are forked
 import torch
 from command_lines import commands, prepare
@@ -57,6 +56,8 @@ def arguments() -> argparse.Namespace:
 def hindered(place: Path, asked: argparse.Namespace) -> list[str]:
     """Kills and other hindrances of every command that writes."""
     chosen = [one for one in commands() if not asked.only or one.name in asked.only]
+    if any(one.compared for one in chosen):
+        import lightning  # noqa: F401  trainings; loaded before processes are forked
     trials = Trials(prepare(place / "in", chosen), place / "work", asked.seed)
     for number, command in enumerate(chosen):
         began, before = time.perf_counter(), len(trials.faults)
