@@ -100,15 +100,6 @@ def read_qrels(path: str | Path) -> Qrels:
     return qrels
 
 
-def warn_below_zero(folder: str | Path, split: str, qrels: Qrels) -> None:
-    """Warn of grades below zero, which count as 0."""
-    if below := [grade for grades in qrels.values() for grade in grades.values() if grade < 0]:
-        log.warning(
-            "%s: %s below zero; such passages are not relevant, as with the grade 0.",
-            Path(folder) / "qrels" / f"{split}.tsv", counted(len(below), "grade is", "grades are"),
-        )  # fmt: skip
-
-
 def _splits(file: Path) -> str:
     return ", ".join(sorted(other.stem for other in file.parent.glob("*.tsv")))
 

@@ -15,6 +15,7 @@ of queries have a field ``type``. Gold passages: :func:`grls.data.dataset.gold_p
 from __future__ import annotations
 
 import json
+import logging
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,12 +30,15 @@ from grls.data.dataset import (
     Qrels,
     any_order,
     gold_passages,
+    passage_queries,
     proofs_of,
     read_qrels,
+    read_queries,
+    read_split,
     relevant,
-    warn_below_zero,
 )
 from grls.data.types import Query
+from grls.errors import DataError, Option
 from grls.evaluation.graph import Reading, graph_success
 from grls.evaluation.measures import MEASURES, RunDepth, measure_names, query_values
 from grls.evaluation.metrics import (
@@ -56,11 +60,14 @@ from grls.evaluation.metrics import (
 )
 from grls.evaluation.misses import miss_kinds
 from grls.evaluation.ruletaker import Problem, problem_of, states_problem
-from grls.runs.comparable import judged_queries
-from grls.runs.portions import split_asked
+from grls.io.progress import counted
+from grls.runs.comparable import refuse_other_data, refuse_unknown_passages
+from grls.runs.portions import split_asked, which_queries
 from grls.runs.results import passage_texts
 from grls.runs.run import Run, shared_limit
-from grls.runs.trec import coverage_of, ids_of
+from grls.runs.trec import coverage_of, ids_of, refuse_unknown
+
+log = logging.getLogger(__name__)
 
 Report = dict[str, Any]
 """Section -> metric -> value; ready for JSON."""
@@ -117,7 +124,7 @@ def judged_runs(
     ``split``: None: that of the manifests, else ``test``.
 
     Queries of a run that belong to another split are ignored and counted. The manifest of a run, if any,
-    must fit the run, the corpus and the queries of ``data``.
+    must fit the run, the corpus and the queries of ``data``. A query that is a passage does not find itself.
 
     Raises:
         DataError: A file is missing or malformed, a run is empty, has a query or passage id that the data set
@@ -127,9 +134,32 @@ def judged_runs(
     bound = next((run for run in runs if run.info is not None and run.info.split is not None), runs[0])
     split = split_asked(bound.path, bound.info, split)
     corpus = Corpus.read(data) if corpus is None else corpus
-    read, queries, qrels = judged_queries(runs, data, split, corpus)
-    warn_below_zero(data, split, qrels)
-    return [Judged(run, queries, qrels, corpus, str(data), split) for run in read]
+    limit = shared_limit(runs)
+    queries, qrels = read_split(data, split, corpus, limit)
+    every = read_queries(data)
+    known = {which_queries(split, limit): queries, which_queries(None, None): every}
+    for run in runs:
+        refuse_other_data(run, data, corpus, known)
+        if not run.rankings:
+            raise DataError("the run has no line; retrieve again.", run.path)
+        try:
+            refuse_unknown(run.rankings, {query.id for query in every}, "query", f"{data}/queries.jsonl")
+        except DataError as error:
+            raise DataError(error.text, run.path) from None
+        if qrels.keys().isdisjoint(run.rankings):
+            raise DataError(
+                f"the run answers no query of the split {split!r}: give {Option('split')} as it was "
+                "retrieved for.",
+                run.path,
+            )
+    refuse_unknown_passages(runs, corpus)
+    if below := [grade for grades in qrels.values() for grade in grades.values() if grade < 0]:
+        log.warning(
+            "%s: %s below zero; such passages are not relevant, as with the grade 0.",
+            Path(data) / "qrels" / f"{split}.tsv", counted(len(below), "grade is", "grades are"),
+        )  # fmt: skip
+    own = passage_queries(queries, qrels, corpus)
+    return [Judged(run.without_own(own), queries, qrels, corpus, str(data), split) for run in runs]
 
 
 def evaluate_run(

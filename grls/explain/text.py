@@ -11,7 +11,7 @@ from grls.data.types import Query
 from grls.errors import Option
 from grls.explain.explain import MEANING, VERDICTS, Explainer, Explanation, PathRow
 from grls.explain.options import TEXT_ALONE
-from grls.io.option_errors import visible
+from grls.io.option_errors import aligned, visible
 from grls.io.progress import Progress, counted
 from grls.retrieve.hops.stop import StopRule
 
@@ -179,20 +179,6 @@ def parts_text(parts: Sequence[Part]) -> str:
             lines = [visible(row[0]) for row in part.rows]
         texts.append("\n".join(lines))
     return "\n\n".join(texts)
-
-
-def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
-    """The columns in ``left`` are aligned left."""
-    rows = [[visible(cell) for cell in row] for row in rows]
-    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        parts = [
-            cell.ljust(w) if c in left else cell.rjust(w)
-            for c, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(parts).rstrip())
-    return lines
 
 
 def shortened(text: str, limit: int) -> str:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from grls.errors import ConfigError
 from grls.evaluation.measures import MEASURES, measure_names
-from grls.explain.text import aligned
 from grls.fitting.candidates import ORDER, JudgedQueries, values_of
 from grls.fitting.choose import FitChoice
 from grls.fitting.models import licence_of
@@ -21,6 +20,7 @@ from grls.fitting.options import DEPTH
 from grls.fitting.search import Skipped
 from grls.fitting.splits import CUT, DEV, TEST, sizes_line
 from grls.io.files import atomic_file, is_temporary, write_json
+from grls.io.option_errors import aligned
 from grls.io.progress import counted, duration
 from grls.models.load.base_models import title_of
 from grls.retrieve.hub import CARD, card_text

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from difflib import get_close_matches
@@ -317,6 +317,20 @@ def visible(text: str) -> str:
     clipboard.
     """
     return text.translate(_VISIBLE)
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
+    """The columns in ``left`` are aligned left."""
+    rows = [[visible(cell) for cell in row] for row in rows]
+    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        parts = [
+            cell.ljust(w) if c in left else cell.rjust(w)
+            for c, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(parts).rstrip())
+    return lines
 
 
 def json_line(value: Any) -> str:

@@ -13,6 +13,8 @@ from typing import Literal, NamedTuple
 
 import pandas as pd
 
+from grls.io.option_errors import aligned
+
 NONE = "–"
 
 Value = float | int | str | None
@@ -52,13 +54,8 @@ class Table(NamedTuple):
 
     def text(self) -> str:
         cells = [self.heads, *(tuple(cell.text for cell in row) for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [self.caption]
-        for row in cells:
-            columns = zip(row, widths, self.left, strict=True)
-            padded = [f"{cell:<{width}}" if left else f"{cell:>{width}}" for cell, width, left in columns]
-            lines.append("  ".join(padded).rstrip())
-        return "\n".join([*lines, *textwrap.wrap(self.note, 100)])
+        lines = aligned(cells, [n for n, left in enumerate(self.left) if left])
+        return "\n".join([self.caption, *lines, *textwrap.wrap(self.note, 100)])
 
     def markdown(self) -> str:
         def line(cells: Iterable[Cell]) -> str:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, gold_passages, passage_queries, read_queries, read_split
+from grls.data.dataset import gold_passages, passage_queries, read_queries, read_split
 from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.progress import counted
@@ -80,38 +80,6 @@ def refuse_unknown_passages(runs: Iterable[Run], corpus: Corpus) -> None:
                 "data set that was retrieved from.",
                 run.path,
             )
-
-
-def judged_queries(
-    runs: Sequence[Run], data: str | Path, split: str, corpus: Corpus
-) -> tuple[list[Run], list[Query], Qrels]:
-    """Runs as measures read them, the queries of a split that they answer, and their qrels.
-
-    A query that is a passage (:func:`~grls.data.dataset.passage_queries`) does not find itself.
-    """
-    limit = shared_limit(runs)
-    queries, qrels = read_split(data, split, corpus, limit)
-    every = read_queries(data)
-    ids = {query.id for query in every}
-    for run in runs:
-        refuse_other_data(
-            run, data, corpus, {which_queries(split, limit): queries, which_queries(None, None): every}
-        )
-        if not run.rankings:
-            raise DataError("the run has no line; retrieve again.", run.path)
-        try:
-            refuse_unknown(run.rankings, ids, "query", str(Path(data) / "queries.jsonl"))
-        except DataError as error:
-            raise DataError(error.text, run.path) from None
-        if qrels.keys().isdisjoint(run.rankings):
-            raise DataError(
-                f"the run answers no query of the split {split!r}: give {Option('split')} as it was "
-                "retrieved for.",
-                run.path,
-            )
-    refuse_unknown_passages(runs, corpus)
-    own = passage_queries(queries, qrels, corpus)
-    return [run.without_own(own) for run in runs], queries, qrels
 
 
 def complete_runs(runs: Sequence[Run], queries: Sequence[str] | None) -> list[Run]:
