@@ -135,7 +135,7 @@ def experiment(
             ids = _ids(hits, f"{name!r}, query {query.id!r}", depth + bool(own))
             rankings[query.id] = [i for i in ids if i != query.id or i not in own][:depth]
         values = query_values(measures, rankings, {query.id: joined.qrels[query.id] for query in asked})
-        runs[name] = SystemRun(values, seconds=seconds)
+        runs[name] = SystemRun(values, costs={"seconds": seconds})
     rows = compare_systems({name: [run] for name, run in runs.items()}, baseline)
     return ExperimentTable(tuple(measures), rows, baseline, depth, len(asked))
 

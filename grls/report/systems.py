@@ -30,7 +30,12 @@ log = logging.getLogger(__name__)
 _LEVEL = 0.05
 """P values below it are marked."""
 
-_FORMS = {"seconds": ".4f", "tokens": ",.0f", "minutes": ".3g"}
+_COSTS = {
+    "seconds": ("seconds a query", ".4f"),
+    "tokens": ("tokens a query", ",.0f"),
+    "minutes": ("minutes to index", ".3g"),
+}
+"""Cost -> its heading, and the form of its numbers."""
 
 
 class SystemRun(NamedTuple):
@@ -39,16 +44,13 @@ class SystemRun(NamedTuple):
     Attributes:
         values: Measure -> one value a query, without measures that read deeper than the run.
         hops: ``H1``, ``H2``, … -> hits of that hop; empty for a system without hops.
-        seconds: Seconds a query; None: unknown, as below.
-        tokens: Tokens a query that language models computed.
-        minutes: Minutes that its index took.
+        costs: The known costs: ``seconds`` a query, ``tokens`` a query that language models computed,
+            ``minutes`` that its index took.
     """
 
     values: Mapping[str, Sequence[float]]
     hops: Mapping[str, float] = {}
-    seconds: float | None = None
-    tokens: float | None = None
-    minutes: float | None = None
+    costs: Mapping[str, float] = {}
 
 
 class SystemScores(NamedTuple):
@@ -59,9 +61,7 @@ class SystemScores(NamedTuple):
         means: Measure -> its mean over the queries; without measures that are unknown.
         differences: Measure -> comparison with the baseline; empty for the baseline, or without one.
         p: Measure -> p of the difference, by Holm's correction for all systems that are compared.
-        seconds: Seconds a query; None: unknown, as below.
-        tokens: Tokens a query that language models computed.
-        minutes: Minutes that its index took.
+        costs: Those that are known of all its runs; see :class:`SystemRun`.
         hops: ``H1``, ``H2``, … -> hits of that hop.
         spread: Measure -> standard deviation over the runs of the system; empty for a single run.
         source: Where the row is quoted from; empty: it was measured.
@@ -71,12 +71,15 @@ class SystemScores(NamedTuple):
     means: dict[str, float]
     differences: dict[str, Comparison]
     p: dict[str, float]
-    seconds: float | None
-    tokens: float | None = None
-    minutes: float | None = None
+    costs: Mapping[str, float] = {}
     hops: Mapping[str, float] = {}
     spread: Mapping[str, float] = {}
     source: str = ""
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds a query; None: unknown."""
+        return self.costs.get("seconds")
 
 
 def compare_systems(
@@ -99,26 +102,24 @@ def compare_systems(
     rows = []
     for name, runs in systems.items():
         spread = {m: stdev(fmean(run.values[m]) for run in runs) for m in values[name]} if runs[1:] else {}
-        hops = {hop: _mean([run.hops.get(hop) for run in runs]) for hop in runs[0].hops}
+        hops = _means([run.hops for run in runs])
         rows.append(
             SystemScores(
                 name,
                 {measure: fmean(numbers) for measure, numbers in values[name].items()},
                 differences[name],
                 corrected[name],
-                _mean([run.seconds for run in runs]),
-                _mean([run.tokens for run in runs]),
-                _mean([run.minutes for run in runs]),
-                {hop: hits for hop, hits in hops.items() if hits is not None},
+                _means([run.costs for run in runs]),
+                hops,
                 spread,
             )
         )
     return tuple(rows)
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if len(known) == len(values) else None
+def _means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each value that all runs have."""
+    return {name: fmean(run[name] for run in runs) for name in runs[0] if all(name in run for run in runs)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,8 +167,7 @@ class ExperimentTable:
             caption += "; ±: standard deviation over seeds"
         compared = [] if self.baseline is None or compact else ["diff.", "p"]
         hops = sorted({hop for row in self.rows for hop in row.hops}, key=lambda hop: int(hop[1:]))
-        priced = {"seconds": "seconds a query", "tokens": "tokens a query", "minutes": "minutes to index"}
-        shown = {c: h for c, h in priced.items() if any(getattr(row, c) is not None for row in self.rows)}
+        shown = {c: h for c, (h, _) in _COSTS.items() if any(c in row.costs for row in self.rows)}
         shown = {} if compact else shown
         quoted = any(row.source for row in self.rows)
         heads = ["system", *(head for name in self.measures for head in (name, *compared)), *hops]
@@ -190,8 +190,7 @@ class ExperimentTable:
                     cells += [Cell(""), Cell("")]
             cells += [Cell(f"{100 * row.hops[hop]:.1f}" if hop in row.hops else NONE) for hop in hops]
             for cost in shown:
-                value = getattr(row, cost)
-                cells.append(Cell(NONE if value is None else format(value, _FORMS[cost])))
+                cells.append(Cell(format(row.costs[cost], _COSTS[cost][1]) if cost in row.costs else NONE))
             rows.append((*cells, *([Cell(row.source or "measured here")] if quoted else [])))
         return Table(f"systems {self.data}".strip(), caption, tuple(heads), 1, tuple(rows))
 
@@ -200,9 +199,9 @@ class ExperimentTable:
         systems: dict[str, dict[str, Any]] = {}
         for row in self.rows:
             compared = {m: {**d._asdict(), "p_holm": row.p[m]} for m, d in row.differences.items()}
-            known = {"tokens": row.tokens, "minutes": row.minutes, "hops": row.hops, "spread": row.spread}
-            systems[row.name] = {"means": row.means, "differences": compared, "seconds": row.seconds}
-            systems[row.name] |= {name: value for name, value in known.items() if value not in (None, {})}
+            known = {"hops": row.hops, "spread": row.spread}
+            systems[row.name] = {"means": row.means, "differences": compared, "seconds": None, **row.costs}
+            systems[row.name] |= {name: value for name, value in known.items() if value}
             systems[row.name] |= {"source": row.source} if row.source else {}
         return {"baseline": self.baseline, "k": self.k, "queries": self.queries, "systems": systems}
 
@@ -225,7 +224,10 @@ class ExperimentTable:
 
     def csv(self) -> str:
         """The :meth:`to_frame` as CSV; quoted rows end with their source."""
-        more = {name: [getattr(row, name) for row in self.rows] for name in ("tokens", "minutes", "source")}
+        more: dict[str, list[Any]] = {
+            name: [row.costs.get(name) for row in self.rows] for name in ("tokens", "minutes")
+        }
+        more["source"] = [row.source for row in self.rows]
         return str(self.to_frame().assign(**more).to_csv())
 
 
@@ -253,14 +255,21 @@ def systems_table(
         for name, shown in called.items():
             if (numbers := group.values(run, name)) is not None:
                 values[shown] = numbers
-        hops = {hop: hits for hop, hits in run.report.get("hops", {}).items() if hop[1:].isdecimal()}
+        hops = {
+            hop: hits
+            for hop, hits in run.report.get("hops", {}).items()
+            if hop[1:].isdecimal() and hits is not None
+        }
         info, count = run.info, len(run.run.rankings)
-        costs: list[float | None] = [None] * 3
+        costs = {}
         if info is not None and count:
-            costs[0] = info.seconds / count if info.seconds else None
-            costs[1] = None if info.computed_tokens is None else info.computed_tokens / count
-            costs[2] = None if info.index_seconds is None else info.index_seconds / 60
-        runs.setdefault(system, []).append(SystemRun(values, hops, *costs))
+            if info.seconds:
+                costs["seconds"] = info.seconds / count
+            if info.computed_tokens is not None:
+                costs["tokens"] = info.computed_tokens / count
+            if info.index_seconds is not None:
+                costs["minutes"] = info.index_seconds / 60
+        runs.setdefault(system, []).append(SystemRun(values, hops, costs))
     if len(runs) < 2:
         baseline = None
     elif baseline not in runs:
@@ -325,6 +334,6 @@ def read_quoted(path: str | Path) -> Quoted:
             raise DataError(f"row {number}: {error.text}", file) from None
         means = {m: value / 100 for m, value in zip(measures, row.points.values(), strict=True)}
         source = "; ".join(filter(None, (row.source, row.setting)))
-        rows[name] = SystemScores(name, means, {}, {}, None, source=source)
+        rows[name] = SystemScores(name, means, {}, {}, source=source)
     counts = {"queries": content.queries, "passages": content.passages}
     return Quoted(tuple(rows.values()), {n: count for n, count in counts.items() if count is not None}, file)
