@@ -26,10 +26,8 @@ from grls.data.corpus_table import (
     PassageTable,
     arrow_numbers,
     arrow_strings,
-    joined_tables,
     read_passages,
     read_table,
-    rows_in_memory,
     table_of,
 )
 from grls.data.types import Passage, PassageMetadata
@@ -279,13 +277,14 @@ class Corpus:
                 "replace a passage, remove it in the same call.",
                 passages.source,
             )
-        corpus = Corpus(joined_tables(self.table, passages.table), self.source)
+        corpus = Corpus(PassageTable(*self.table.parts, *passages.table.parts), self.source)
         corpus.columns = self.columns.extended(corpus.table)
         return corpus
 
     def select(self, numbers: Sequence[int]) -> Corpus:
         """The passages with these numbers, in memory."""
-        return Corpus(rows_in_memory(self.table, self._rows("select", numbers)), self.source)
+        rows = arrow_numbers(self._rows("select", numbers))
+        return Corpus(PassageTable(self.table.data.take(rows)), self.source)
 
     @checked
     def write(self, path: str | Path) -> None:

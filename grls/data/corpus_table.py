@@ -1,7 +1,6 @@
 """The Arrow table of a ``corpus.jsonl``, one row per passage.
 
-The table of a small file is in memory (:class:`MemoryTable`). That of a larger file is memory-mapped in the
-cache of ``datasets``, which takes most of a second to import, so only a large corpus imports it.
+The table of a small file is in memory. That of a larger file is memory-mapped in the cache of ``datasets``.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from grls.io.files import atomic_folder, read_json, sha256, write_json
 from grls.io.jsonl import object_of, read_jsonl, string_of
 
 if TYPE_CHECKING:
-    import datasets
     import pyarrow as pa
 
 COLUMNS = ("_id", "title", "text", "metadata")
@@ -71,19 +69,24 @@ class CachedFacts:
         return facts
 
 
-class MemoryTable:
-    """A table in memory; it is read like a ``datasets.Dataset``."""
+class PassageTable:
+    """The rows of parts in order: tables in memory, or Arrow files, which are mapped and may be large."""
 
-    cache_files: tuple[dict[str, str], ...] = ()
+    def __init__(self, *parts: pa.Table | Path):
+        import pyarrow as pa
 
-    def __init__(self, data: pa.Table):
-        self.data = data
-        self._batches = data.to_batches()
+        tables = [
+            pa.ipc.open_stream(pa.memory_map(os.fspath(part))).read_all() if isinstance(part, Path) else part
+            for part in parts
+        ]
+        self.parts = parts
+        self.data = pa.concat_tables(tables)
+        self._batches = self.data.to_batches()
         self._starts = np.cumsum([0, *map(len, self._batches)])[:-1]
 
-    def __reduce__(self) -> tuple[type[MemoryTable], tuple[pa.Table]]:
-        """Batches are views of the table, so they do not travel to another process."""
-        return MemoryTable, (self.data,)
+    def __reduce__(self) -> tuple[type[PassageTable], tuple[pa.Table | Path, ...]]:
+        """Another process maps the files itself; batches are views, so they do not travel."""
+        return PassageTable, self.parts
 
     def __len__(self) -> int:
         return int(self.data.num_rows)
@@ -108,29 +111,6 @@ class MemoryTable:
         return columns
 
 
-PassageTable: TypeAlias = "MemoryTable | datasets.Dataset"
-"""The table of a corpus: in memory, or mapped from a file."""
-
-
-def rows_in_memory(table: PassageTable, numbers: Sequence[int]) -> MemoryTable:
-    arrow = table.data if isinstance(table, MemoryTable) else table.data.table
-    return MemoryTable(arrow.take(arrow_numbers(numbers)))
-
-
-def joined_tables(first: PassageTable, second: PassageTable) -> PassageTable:
-    """What is mapped from a file stays there."""
-    import pyarrow as pa
-
-    if isinstance(first, MemoryTable) and isinstance(second, MemoryTable):
-        return MemoryTable(pa.concat_tables([first.data, second.data]))
-    import datasets
-
-    in_memory = datasets.table.InMemoryTable
-    return datasets.concatenate_datasets(
-        [datasets.Dataset(in_memory(t.data)) if isinstance(t, MemoryTable) else t for t in (first, second)]
-    )
-
-
 def cache_folder() -> Path:
     """The cache of ``datasets``, without importing it, which takes most of a second."""
     from huggingface_hub.constants import HF_HOME
@@ -143,20 +123,18 @@ def read_table(file: Path) -> tuple[PassageTable, CachedFacts]:
 
     batches = _passage_batches(file)
     if file.stat().st_size <= IN_MEMORY_BYTES:
-        return MemoryTable(pa.Table.from_batches(batches, schema())), CachedFacts()
-    import datasets
-
+        return PassageTable(pa.Table.from_batches(batches, schema())), CachedFacts()
     arrow = _cached_arrow(file, batches)
-    return datasets.Dataset.from_file(str(arrow)), CachedFacts(arrow.parent)
+    return PassageTable(arrow), CachedFacts(arrow.parent)
 
 
-def table_of(rows: Sequence[tuple[str, ...]]) -> MemoryTable:
+def table_of(rows: Sequence[tuple[str, ...]]) -> PassageTable:
     """Rows have id, title, text, and metadata as JSON."""
     import pyarrow as pa
 
     columns = list(map(arrow_strings, zip(*rows, strict=True)))
     columns = columns or [arrow_strings([])] * len(COLUMNS)
-    return MemoryTable(pa.Table.from_arrays(columns, schema=schema()))
+    return PassageTable(pa.Table.from_arrays(columns, schema=schema()))
 
 
 @cache

@@ -2,12 +2,12 @@
 
 import json
 import os
+import pickle
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 import pytest
 from failing import names_fault, raises
@@ -86,13 +86,15 @@ def test_fingerprint_sees_ids_titles_texts_and_order() -> None:
 def test_a_large_corpus_is_mapped_from_disk_and_the_same(tmp_path: Path, monkeypatch: Patch) -> None:
     folder = write_small(tmp_path / "set")
     small = Corpus.read(folder)
-    assert not small.table.cache_files
+    assert not isinstance(small.table.parts[0], Path)
     monkeypatch.setattr(grls.data.corpus_table, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(grls.data.corpus, "BATCH", 3)
     monkeypatch.setattr(grls.data.corpus_table, "BATCH", 3)
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     large = Corpus.read(folder)
-    (cached,) = [Path(f["filename"]) for f in large.table.cache_files]
+    (cached,) = large.table.parts
+    assert isinstance(cached, Path)
+    assert pickle.loads(pickle.dumps(large.table)).parts == (cached,)
     assert cached.is_relative_to(tmp_path / "cache")
     assert list(large) == list(small) == passages()
     assert large.fingerprint == small.fingerprint
@@ -139,10 +141,12 @@ def test_ids_that_are_no_list_of_texts_are_refused(wrong):
 
 @pytest.mark.parametrize("mapped", [False, True])
 @pytest.mark.parametrize("call", ["ids", "passages", "with_metadata", "metadata_of", "select"])
-def test_numbers_of_no_passage_are_refused(call, mapped):
+def test_numbers_of_no_passage_are_refused(call, mapped, tmp_path, cache):
     corpus = Corpus.from_passages(Passage(f"p{n}", "x") for n in range(3))
     if mapped:
-        corpus = Corpus(datasets.Dataset(datasets.table.InMemoryTable(corpus.table.data)))
+        corpus.write(tmp_path / "corpus.jsonl")
+        corpus = Corpus(Corpus.read(tmp_path).table)
+        assert (corpus.table.parts[0]).is_relative_to(cache)
     for wrong in (99, 3, -1):
         with pytest.raises(
             ConfigError, match=f"no passage number {wrong}; corpus has 3 passages, numbered from 0"
@@ -193,7 +197,8 @@ def test_what_takes_long_to_find_is_kept_with_the_cache(tmp_path: Path, cache: P
 @pytest.mark.usefixtures("cache")
 def test_a_damaged_cache_is_made_anew(damage: str, tmp_path: Path) -> None:
     folder = write_small(tmp_path / "set")
-    (file,) = [Path(f["filename"]) for f in Corpus.read(folder).table.cache_files]
+    (file,) = Corpus.read(folder).table.parts
+    assert isinstance(file, Path)
     raw, sums = file.read_bytes(), file.with_name("cache.json")
     if damage == "flip":
         place = raw.index(b"otter")
