@@ -17,7 +17,6 @@ from grls.retrieve.base import Description, Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.registry import BM25, Opening, load_named, load_retriever
-from grls.retrieve.spec import remedy_of_other_corpus
 from grls.runs.run import Run
 
 
@@ -54,12 +53,10 @@ def open_for_reading(
         raise ConfigError(
             f"{Option('retriever', 'bm25')} needs {Option('data')}, the corpus to retrieve from."
         )
-    opened = load_retriever(name, opening) if corpus is None else load_named(name, corpus, opening)
-    if same and corpus is not None and corpus.fingerprint != opened.corpus.fingerprint:
-        raise MismatchError(
-            f"{Option('retriever', name)} is over another corpus than {corpus.source}: give the data set "
-            f"that it was built from, or {remedy_of_other_corpus(opened.corpus, corpus)}."
-        )
+    if corpus is None or not (same or name == BM25):
+        opened = load_retriever(name, opening)
+    else:
+        opened = load_named(name, corpus, opening)
     return opened if hops is None else hop_by_hop(opened, hops)
 
 

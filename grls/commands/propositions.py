@@ -129,10 +129,7 @@ def pseudo_queries(
         print(told)
     elif tokens is not None:
         raise ConfigError(f"{Option('tokens')} is for an instructed language model: leave it out.")
-    judges = [
-        open_judge(name, corpus, Opening(device, search=search), analyzer, "--retrievers")
-        for name in retrievers
-    ]
+    judges = [open_judge(name, corpus, Opening(device, search=search), analyzer) for name in retrievers]
     if draw.hops > 1:
         judges = [hop_by_hop(judge, HopOptions(steps="ranked", max=draw.hops)) for judge in judges]
     start = perf_counter()

@@ -6,16 +6,15 @@ from dataclasses import replace
 
 from grls.data.corpus import Corpus
 from grls.data.words import USUAL, Analyzer
-from grls.errors import ConfigError, MismatchError, Option
+from grls.errors import ConfigError, Option
 from grls.retrieve.base import Retriever
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.registry import BM25, Opening, load_named
-from grls.retrieve.spec import remedy_of_other_corpus
 
 
-def open_judge(name: str, corpus: Corpus, opening: Opening, analyzer: Analyzer, option: str) -> Retriever:
-    """Open a retriever folder of any kind, or ``bm25``, over ``corpus``; ``option`` names it in errors.
+def open_judge(name: str, corpus: Corpus, opening: Opening, analyzer: Analyzer) -> Retriever:
+    """Open a retriever folder of any kind, or ``bm25``, over ``corpus``.
 
     Queries that are too long are cut, since passages may be queries.
     """
@@ -25,13 +24,7 @@ def open_judge(name: str, corpus: Corpus, opening: Opening, analyzer: Analyzer, 
         return BM25Retriever(corpus, analyzer=analyzer)
     refuse_words(name, analyzer)
     search = replace(opening.search or SearchOptions(), truncate_queries=True)
-    opened = load_named(name, corpus, replace(opening, search=search))
-    if opened.corpus.fingerprint != corpus.fingerprint:
-        raise MismatchError(
-            f"{option}: the retriever is over another corpus ({opened.corpus.source}) than {corpus.source}: "
-            f"{remedy_of_other_corpus(opened.corpus, corpus)}."
-        )
-    return opened
+    return load_named(name, corpus, replace(opening, search=search))
 
 
 def refuse_words(folder: str, analyzer: Analyzer, bm25: BM25Options = USUAL_BM25) -> None:

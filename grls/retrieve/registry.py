@@ -39,6 +39,7 @@ from grls.retrieve.spec import (
     read_spec,
     recorded,
     refuse_changed,
+    remedy_of_other_corpus,
 )
 
 if TYPE_CHECKING:
@@ -371,11 +372,17 @@ def load_named(
     name: str, corpus: Corpus, opening: Opening | None = None, analyzer: Analyzer | None = None
 ) -> Retriever:
     """Open a retriever by its name in options: a folder, or ``bm25`` over ``corpus`` with ``analyzer`` (None:
-    by the language guessed from the passages).
+    by the language guessed from the passages). A folder over another corpus is refused.
     """
     opening = replace(opening or Opening(), corpus=corpus)
     if not names_bm25(name):
-        return load_retriever(name, opening)
+        opened = load_retriever(name, opening)
+        if opened.corpus.fingerprint != corpus.fingerprint:
+            raise MismatchError(
+                f"the retriever {name} is over another corpus ({opened.corpus.source}) than {corpus.source}: "
+                f"{remedy_of_other_corpus(opened.corpus, corpus)}."
+            )
+        return opened
     fields = {} if analyzer is None else {"analyzer": recorded(analyzer)}
     return open_member(with_languages({"kind": BM25, **fields}, Path(), corpus), Path(), name, opening)
 

@@ -76,7 +76,7 @@ REFUSED = [
     ),
     (
         lambda t: negatives(t, negatives=str(t.place / "other")),
-        "negatives: .* over another corpus .*`grls index`",
+        "the retriever .* over another corpus .*`grls index`",
     ),
     # chains
     (lambda t: RetrieverTeacher(t.dense, FEW), "another corpus"),

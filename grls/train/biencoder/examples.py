@@ -310,7 +310,7 @@ class RetrieverMiner:
 
     Ranked hops that follow links give what links and their retriever find together: few passages, so that
     most of them are named. ``negatives`` is a retriever folder, or ``bm25``; ``words`` the most words of a
-    passage in the evidence (0: all). ``option`` and ``remedy`` are for errors.
+    passage in the evidence (0: all). ``remedy`` is for errors.
     """
 
     def __init__(
@@ -319,10 +319,9 @@ class RetrieverMiner:
         corpus: Corpus,
         words: int,
         analyzer: Analyzer,
-        option: str = f"{Option('negatives')}",
         remedy: str = "set hard_negatives to 0",
     ):
-        self.retriever = open_judge(negatives, corpus, Opening(), analyzer, option)
+        self.retriever = open_judge(negatives, corpus, Opening(), analyzer)
         self._name = "BM25" if negatives == BM25 else negatives
         self._words = words
         self._remedy = remedy

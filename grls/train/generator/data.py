@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_queries
 from grls.data.spans import SPANS, Spans
 from grls.data.types import Query
-from grls.errors import ConfigError, DataError, MismatchError, Option
+from grls.errors import ConfigError, DataError, Option
 from grls.index.base import ConstraintIndex
 from grls.index.build import build_index
 from grls.io.files import sha256
@@ -28,13 +29,11 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.hybrid.priors import scoring
 from grls.retrieve.registry import Opening, load_named
-from grls.retrieve.spec import remedy_of_other_corpus
 from grls.train.core.datamodule import FitData, digest
 from grls.train.core.examples import Examples
 from grls.train.generator.collate import HopCollator
 from grls.train.generator.examples import (
     HopExample,
-    Hops,
     MemoriseExamples,
     RetrieveExamples,
 )
@@ -86,7 +85,9 @@ class MemoriseData(FitData):
         examples = MemoriseExamples(self.corpus, self.codec, *form)
         passages = range(len(examples))
         self._sample = random.Random(self.seed).sample(passages, min(options.dev_size, len(examples)))
-        self.train_examples, self.dev_examples = examples, Chosen(examples, self._sample)
+        dev = copy(examples)
+        dev.numbers = self._sample
+        self.train_examples, self.dev_examples = examples, dev
         self.collator = HopCollator(
             int(module.tokenizer.pad_token_id),
             self.index,
@@ -233,24 +234,6 @@ class RetrieveData(FitData):
         return inputs
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """Some of the passages to memorise."""
-
-    all: MemoriseExamples
-    numbers: Sequence[int]
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def draw(self, number: int, epoch: int) -> Hops:
-        return self.all.draw(self.numbers[number], epoch)
-
-    def lengths(self) -> Sequence[int]:
-        lengths = self.all.lengths()
-        return [lengths[n] for n in self.numbers]
-
-
 _REMEMBERED = 20_000
 """Hops whose opinions are cached, about 10 KB each; a chain in the order of its file is scored once."""
 
@@ -273,11 +256,6 @@ class RetrieverTeacher:
         opening = Opening(device, search=SearchOptions(truncate_queries=True))
         self.retriever = load_named(folder, corpus, opening)
         usual = scoring(self.retriever, folder).temperature
-        if self.retriever.corpus.fingerprint != corpus.fingerprint:
-            raise MismatchError(
-                f"{folder} is over another corpus than the training data: "
-                f"{remedy_of_other_corpus(self.retriever.corpus, corpus)}."
-            )
         self.corpus = corpus
         self.temperature = getattr(self.retriever, "teaching_temperature", usual)
         self._known: dict[tuple[str, tuple[int, ...]], Mapping[int, float]] = {}

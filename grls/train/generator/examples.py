@@ -91,11 +91,14 @@ class MemoriseExamples:
         self._starts = np.cumsum(self._lengths) - self._lengths
         # At least one token, and never the end token.
         self._fronts = np.minimum(np.maximum(fronts, 1), self._lengths - 1)
+        self.numbers: Sequence[int] = range(len(self._lengths))
+        """The passage of each example."""
 
     def __len__(self) -> int:
-        return len(self._lengths)
+        return len(self.numbers)
 
     def draw(self, number: int, epoch: int) -> Hops:
+        number = self.numbers[number]
         front = int(self._fronts[number])
         read = front if self.reading.reads == "front" else self._lengths[number] - 1  # without the end token
         tokens = self._tokens[self._starts[number] :][:read].tolist()
@@ -108,7 +111,7 @@ class MemoriseExamples:
         return (HopExample(source, (number,), number, "", (), (number,), seed, front=skipped),)
 
     def lengths(self) -> Sequence[int]:
-        lengths: list[int] = self._lengths.tolist()
+        lengths: list[int] = self._lengths[self.numbers].tolist()
         return lengths
 
 

@@ -11,12 +11,10 @@ import numpy as np
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.types import Query
-from grls.errors import MismatchError
 from grls.index.rows import Ints
 from grls.models.head import RescoreInput, readout
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hybrid.priors import open_sources
-from grls.retrieve.spec import remedy_of_other_corpus
 from grls.train.generator.examples import HopExample, Hops
 from grls.train.options import Rescore
 
@@ -43,12 +41,6 @@ class Proposals:
     def __init__(self, options: Rescore, corpus: Corpus, codec: Codec, device: str):
         search = SearchOptions(truncate_queries=True)
         self.sources = open_sources(corpus, options.retrievers, device, search, options.analyzer)
-        for source, name in zip(self.sources, options.retrievers, strict=True):
-            if source.corpus.fingerprint != corpus.fingerprint:
-                raise MismatchError(
-                    f"{name} is over {source.corpus.source} and the data set's corpus is "
-                    f"{corpus.source}: {remedy_of_other_corpus(source.corpus, corpus)}."
-                )
         self.options = options
         self.corpus = corpus
         self.codec = codec

@@ -50,8 +50,8 @@ class RerankHops(Sequence[RerankExample]):
     ):
         given = {name: getattr(options, name) for name in vars(HopPairs())}
         pairs = PairOptions(**given, done=False, seed=seed)
-        named = f"{Option('hops.negatives')}", f"name another retriever by {Option('hops.negatives')}"
-        miner = RetrieverMiner(options.negatives, corpus, options.evidence_words, USUAL, *named)
+        remedy = f"name another retriever by {Option('hops.negatives')}"
+        miner = RetrieverMiner(options.negatives, corpus, options.evidence_words, USUAL, remedy)
         self.negatives_fingerprint = miner.fingerprint()
         query_text = partial(query_with_evidence, words=options.evidence_words)
         self._pairs = BiEncoderExamples(queries, qrels, corpus, query_text, pairs, miner)

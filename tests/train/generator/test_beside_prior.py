@@ -134,7 +134,7 @@ def test_a_fit_beside_a_prior_and_retrieval_with_it(
 def test_a_prior_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> None:
     data, _ = opened_chains(root, both(root))
     data.corpus.select([0, 1]).write(tmp_path / "corpus.jsonl")
-    with pytest.raises(MismatchError, match="make both from the same corpus"):
+    with pytest.raises(MismatchError, match="is over another corpus"):
         open_priors(both(root), Corpus.read(tmp_path), "cpu")
     write_llama(tmp_path / "llama", root / "data")
     index = ["index", f"{tmp_path / 'llama'}", f"--corpus={root / 'data'}"]
