@@ -75,10 +75,10 @@ class PassageTable:
     def __init__(self, *parts: pa.Table | Path):
         import pyarrow as pa
 
-        tables = [
-            pa.ipc.open_stream(pa.memory_map(os.fspath(part))).read_all() if isinstance(part, Path) else part
-            for part in parts
-        ]
+        tables = list(parts)
+        for number, part in enumerate(parts):
+            if isinstance(part, Path):
+                tables[number] = pa.ipc.open_stream(pa.memory_map(os.fspath(part))).read_all()
         self.parts = parts
         self.data = pa.concat_tables(tables)
         self._batches = self.data.to_batches()
