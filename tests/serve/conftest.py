@@ -21,9 +21,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return hostile_folder(tmp_path_factory.mktemp("hostile") / "retriever")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(kinds: Path, hostile: Path) -> Iterator[Any]:
-    """BM25, a generator, hops and hostile texts behind one application."""
+    """BM25, a generator, hops and hostile texts behind one application, for all tests of a file."""
     from serve_helpers import client_of, serving_of
 
     folders = {name: kinds / name for name in ("bm25", "generative", "hops")} | {"hostile": hostile}

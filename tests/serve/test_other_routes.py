@@ -38,12 +38,12 @@ def test_an_unknown_passage(client: TestClient, name: str) -> None:
     assert client.get("/v1/passages/p1?retriever=no").status_code == 404
 
 
-def test_health_and_ready(client: TestClient) -> None:
+def test_health_and_ready(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     for address in ("/health", "/ready"):
         body = client.get(address).json()
         assert body["status"] == "ok"
         assert [one["retriever"] for one in body["retrievers"]] == ["bm25", "generative", "hops", "hostile"]
-    client.app.state.serving.ending = True  # type: ignore[attr-defined]
+    monkeypatch.setattr(client.app.state.serving, "ending", True)
     assert client.get("/health").json()["status"] == "ending"
     response = client.get("/ready")
     assert (response.status_code, response.headers["retry-after"]) == (503, "5")
