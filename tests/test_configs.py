@@ -395,7 +395,7 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
         if command[:2] == ["prepare", "propositions"]:
             given += ["--limit=2", "--max_new_tokens=6", "--device=cpu"]
         if command[:2] == ["prepare", "pseudo-queries"]:  # what an untrained model writes leads nowhere
-            given += ["--retriever=null", "--limit=4", "--device=cpu"]
+            given += ["--retrievers=[]", "--limit=4", "--device=cpu"]
         if command[0] == "answer":
             if command[1] == "dsp" and find_spec("dspy") is None:
                 continue  # an extra

@@ -104,7 +104,7 @@ def pseudo_queries(
         tokens: The most tokens that an instructed model may read and write, about; fewer queries are written
             if those of all take more.
         retrievers: Retrievers that judge the queries: retriever folders of any kind over this corpus, or
-            bm25; they work in ranked hops for queries of two. With none only unusable texts are dropped.
+            bm25; in ranked hops for queries of two. With none (``[]``) only unusable texts are dropped.
         k: A query is kept if each retriever finds its passages among its k best.
         search: Options of search of a retriever folder; ``batch_size`` is also that of the language model.
         limit: Number of passages to write queries for, drawn by the seed; null: all.

@@ -128,7 +128,7 @@ class Journal(GrowingFile):
         super().__init__(path, settings, {"of": (dict, str), "found": kind})
         self.known: dict[str, Any] = {}
         for record in self:
-            self._take(**record)
+            self._take(record["of"], record["found"])
 
     def _take(self, of: dict[str, Any] | str, found: Any) -> None:
         key = _key(of)

@@ -292,7 +292,7 @@ def test_documents_from_python(tmp_path: Path) -> None:
 
 def test_refusals(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
-    raises(DataError, "there is no file here", documents, tmp_path / "none")
+    raises(DataError, "there is no file here; expected corpus.jsonl", documents, tmp_path / "none")
     raises(DataError, "gone.*no such file or folder", documents, tmp_path / "gone")
     raises(DataError, "no document gave a passage.\n  a.txt  no text", documents, folder(tmp_path, a_txt=" "))
     raises(ConfigError, "words must be at least 1", documents, tmp_path, words=0)

@@ -55,6 +55,11 @@ def corpus_of(file: Path) -> Any:
     return [record["_id"] for record in records]
 
 
+def examples_of(file: Path) -> Any:
+    passages = Corpus.read(file.parent / "data/corpus.jsonl")
+    return example_settings(file), read_examples(file, passages)
+
+
 def queries_of(file: Path) -> Any:
     queries = read_queries(file)
     assert [any_order(query) for query in queries]
@@ -112,7 +117,7 @@ FORMS = {
     "quoted table": Form("table.csv", changed_bytes, lambda file: list(read_csv(file, ("id", "text")))),
     "raw": Form("data/corpus.jsonl", changed_records, lambda file: list(read_json_lines(file))),
     "answers": Form("answers.jsonl", changed_records, lambda file: list(read_answers(file))),
-    "examples": Form("examples.jsonl", changed_records, lambda f: (example_settings(f), read_examples(f))),
+    "examples": Form("examples.jsonl", changed_records, examples_of),
     "options": Form("options.yaml", changed_bytes, lambda file: recipe_values([str(file), str(file)])),
     "growing": Form("growing.jsonl", changed_records, growing),
     "measurements": Form("measurements.jsonl", changed_records, measurements),

@@ -14,7 +14,7 @@ from small_data import tiny_bert, write_small
 
 from grls.answer.ralm.reranker import read_examples
 from grls.data.corpus import Corpus
-from grls.data.types import Query
+from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.evaluation.answers import read_answers
 from grls.fitting.journal import JOURNAL, fit_journal
@@ -70,6 +70,7 @@ def kept_results(file: Path) -> None:
         list(KeptResults(kept, [Query("q", "text")]))
 
 
+READ = Corpus.from_passages([Passage("r0", "x"), Passage("r1", "y")])
 SETTINGS = {"settings": {}}
 PLAN = {"settings": {"data": "d"}}
 QUERY_FORM = "expected the form of a query generator"
@@ -91,7 +92,8 @@ BROKEN: list[tuple[str, list[Any], Callable[[Path], Any], str]] = [
         [], {"passages": "none"}, {"query_tokens": "64"}, {"passage_tokens": 0}, {"more": 1}, None)),
     *((TRAINING, [content], lambda file: done_and_evidence(str(file.parent)), TRAINED)
       for content in ([], 3, None, "done")),
-    *(("examples.jsonl", [EXAMPLE | field], read_examples, "line 1: expected 'prefix'")
+    *(("examples.jsonl", [EXAMPLE | field], lambda file: read_examples(file, READ),
+       "line 1: expected 'prefix'")
       for field in ({"scores": ["1", 2]}, {"scores": [10**400, 1]}, {"passages": [["r0"], "r1"]})),
     ("answers.jsonl", [ANSWER], read_answers, "expected true or false, got 'no'"),
 ]  # fmt: skip
@@ -104,6 +106,12 @@ def test_a_file_of_other_content_is_named(
     with pytest.raises((DataError, MismatchError), match=said) as caught:
         read(written(tmp_path / name, *lines))
     assert str(tmp_path) in str(caught.value)
+
+
+def test_a_field_more_in_a_journal_is_nothing(tmp_path: Path) -> None:
+    file = written(tmp_path / "t.jsonl", SETTINGS, {"of": "a", "found": 1, "more": 2})
+    with Journal(file, {}) as journal:
+        assert journal.known == {"a": 1}
 
 
 @pytest.mark.parametrize("number", [np.inf, np.nan, 3e38])

@@ -220,7 +220,11 @@ def documents(source: Any, *, words: Count = 100) -> Corpus:
             raise DataError("no such file or folder.", lacking[0])
         files = [file for each in given for file in (document_files(each) if each.is_dir() else [each])]
         if not files:
-            raise DataError("there is no file here; expected text, Markdown, HTML, PDF or DOCX files.", name)
+            raise DataError(
+                "there is no file here; expected corpus.jsonl (a data set), or text, Markdown, HTML, PDF or "
+                "DOCX files.",
+                name,
+            )
         roots = [each.absolute() if each.is_dir() else each.absolute().parent for each in given]
         found = read_documents(files, Path(os.path.commonpath(roots)))
     else:
@@ -230,7 +234,9 @@ def documents(source: Any, *, words: Count = 100) -> Corpus:
     passages, metadata, lost = passages_of(found, words)
     told = f"{counted(len(found.read), 'document')} read, not these:\n{found.table()}"
     if not passages:
-        raise DataError(f"no document gave a passage.\n{found.table()}", name)
+        raise DataError(
+            f"there is no corpus.jsonl (a data set), and no document gave a passage.\n{found.table()}", name
+        )
     if found.unread:
         log.warning("%s: %s", name, told)
     if lost:
