@@ -37,12 +37,17 @@ class StreamedHop(NamedTuple):
 
 
 def stream_hops(
-    retriever: Retriever, query: str | Query, allow: Filter | None, lock: RLock
+    retriever: Retriever,
+    query: str | Query,
+    allow: Filter | None,
+    lock: RLock,
+    check: Callable[[], object] = lambda: None,
 ) -> Iterator[StreamedHop]:
     """The hops of a query, each as soon as it is known; the filter holds in every hop.
 
     A retriever of single steps has one hop, its best passage. One that fuses chains yields all hops at the
-    end. ``lock`` is held while the retriever works, not between hops.
+    end. ``lock`` is held while the retriever works, not between hops. ``check`` is called before the texts of
+    a hop are read.
     """
     states, numbered = _states(retriever, query, allow), _in_hops(retriever)
     while True:
@@ -51,17 +56,24 @@ def stream_hops(
             if state is None:
                 return
             chain = state.chains()[0][0]
+        check()
         yield _hop(state, chain, retriever.corpus, numbered)
 
 
 def plan_hops(
-    retriever: LetsJoin, query: Query, allow: Filter | None, emit: Callable[[StreamedHop], object]
+    retriever: LetsJoin,
+    query: Query,
+    allow: Filter | None,
+    emit: Callable[[StreamedHop], object],
+    check: Callable[[], object] = lambda: None,
 ) -> Plan[None]:
     """:func:`stream_hops` as a retrieval that joins a search; ``emit`` is called with each hop."""
     numbered = _in_hops(cast(Retriever, retriever))
 
     def tell(state: SoFar) -> None:
-        emit(_hop(state, state.chains()[0][0], retriever.corpus, numbered))
+        chain = state.chains()[0][0]
+        check()
+        emit(_hop(state, chain, retriever.corpus, numbered))
 
     if isinstance(retriever, WalksHops):
         yield from retriever.plan_walk(query, allow, tell)

@@ -37,9 +37,9 @@ from grls.serve.options import PROGRAMS, AnswerMethod, AnswerOptions
 from grls.serve.served import Version
 from grls.serve.worker import (
     BatchKey,
+    ClosedError,
     GivenUpError,
     Job,
-    RefusalError,
     SearchJob,
     Worker,
 )
@@ -151,12 +151,11 @@ class QueuedRetriever:
         worker = self.version.worker
         try:
             worker.submit(job)
-        except RefusalError:
-            if not worker.closing:
-                raise
+        except ClosedError:
             worker.close()  # a new version has taken over; this answer is still from the old version
             with _ended:
-                return job.hits(job.queries)
+                job.check()
+                job.alone(worker)
         try:
             while not job.future.done():
                 if self._gone():

@@ -50,6 +50,14 @@ def busy(detail: str, seconds: int = 5) -> RefusalError:
     return RefusalError(503, detail, {"Retry-After": str(seconds)})
 
 
+class ClosedError(RefusalError):
+    """The refusal of a worker that is being closed, or is closed."""
+
+    def __init__(self) -> None:
+        refusal = busy("the server is shutting down; send the request to another one, or later.")
+        super().__init__(refusal.status, refusal.text, refusal.headers)
+
+
 class GivenUpError(GrlsError):
     """The clients of a job have gone."""
 
@@ -64,7 +72,7 @@ class Job:
         size: The number of its queries.
         key: Jobs of one key form a batch; None: the job is a batch alone.
         future: Gets the result, or the error; cancelled when the client has gone.
-        check: Called before a result is delivered; an error takes its place.
+        check: Called before texts are read, and before a result is delivered; an error takes its place.
     """
 
     check: Callable[[], object] = staticmethod(lambda: None)
@@ -105,7 +113,7 @@ class Worker:
             with the number of queries that are searched then.
         spend: Called with each part of a search, its seconds and its tokens.
         wait: Largest number of seconds that a job is expected to wait.
-        check: Called before a job waits, before a batch, and before a result; an error refuses the jobs.
+        check: Called before a job waits, before a batch, and as the check of jobs; an error refuses the jobs.
     """
 
     def __init__(
@@ -134,10 +142,11 @@ class Worker:
         return len(self._waiting)
 
     def submit(self, job: Job) -> None:
+        job.check = self._check
         self._check()
         with self._changed:
             if self.closing:
-                raise busy("the server is shutting down; send the request to another one, or later.")
+                raise ClosedError
             seconds = self._seconds * len(self._waiting)
             if len(self._waiting) >= self._most:
                 again = min(_LONGEST, max(1, math.ceil(seconds)))
@@ -146,7 +155,6 @@ class Worker:
                 again = min(_LONGEST, max(1, math.ceil(seconds - self._wait)))
                 text = f"requests wait too long for this retriever; try again in {again} s."
                 raise RefusalError(429, text, {"Retry-After": str(again)})
-            job.check = self._check
             self._waiting.append(job)
             begun = sum(not job.future.done() for job in self._batch_jobs)
             self._present = max(self._present, len(self._waiting) + begun)
@@ -259,6 +267,7 @@ class Worker:
                         job.fail(error)
                     elif not job.future.done():
                         try:
+                            self._check()
                             job.alone(self)
                         except BaseException as own:
                             job.fail(own)
@@ -335,12 +344,15 @@ class SearchJob(Job):
         return [plan(Query(str(n), text), k, allow) for n, text in enumerate(self.queries)]
 
     def finish(self, results: list[list[Hit]]) -> None:
+        self.check()  # texts are read from files, too
         self.deliver(with_texts(results, self.batch_key.retriever.corpus))
 
     def hits(self, queries: Sequence[str]) -> list[list[Hit]]:
         retriever, k, allow, pooled = self.batch_key
         find = retriever.retrieve if pooled else partial(search_hits, retriever)
-        return with_texts(find(queries, k, allow), retriever.corpus)
+        rankings = find(queries, k, allow)
+        self.check()
+        return with_texts(rankings, retriever.corpus)
 
 
 class StreamJob(Job):
@@ -352,7 +364,7 @@ class StreamJob(Job):
         self._runner = runner_of(retriever)
         super().__init__(key=None if self._runner is None else id(self._runner))
         self._retriever, self._query, self._allow, self._emit = retriever, query, allow, emit
-        self._hops = stream_hops(retriever, query, allow, RLock())
+        self._hops = stream_hops(retriever, query, allow, RLock(), lambda: self.check())
         self._sent = 0  # hops that are sent
 
     def work(self, batch: Sequence[JoiningJob], queue: Worker) -> bool:
@@ -370,13 +382,15 @@ class StreamJob(Job):
     def plans(self) -> list[Plan[None]]:
         """The retrieval of its hops; hops that were sent are retrieved again, and not sent twice."""
         lets = cast(LetsJoin, self._retriever)
-        return [plan_hops(lets, Query("0", self._query), self._allow, self._send)]
+        return [plan_hops(lets, Query("0", self._query), self._allow, self._send, self.check)]
 
     def finish(self, results: list[None]) -> None:
         self.deliver(None)
 
     def alone(self, queue: Worker) -> None:
         for hop in self._hops:
+            if self.future.done():
+                return
             self._send(hop)
         self.deliver(None)
 

@@ -18,6 +18,7 @@ from serve_process import until
 from starlette.testclient import TestClient
 
 import grls
+from grls.api.streaming import StreamedHop
 from grls.data.corpus import Corpus
 from grls.data.filters import Filter, Only
 from grls.data.types import Hit, Passage
@@ -30,7 +31,7 @@ from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.multi_vector import LateTexts, MultiVectorRetriever
 from grls.retrieve.sparse import SparseRetriever, SparseTexts
 from grls.serve.options import RequestLimits
-from grls.serve.worker import BatchKey, CallJob, Job, JoiningJobs, RefusalError, SearchJob, Worker
+from grls.serve.worker import BatchKey, CallJob, Job, JoiningJobs, RefusalError, SearchJob, StreamJob, Worker
 
 Serve = Callable[..., tuple[TestClient, Slow]]
 
@@ -177,6 +178,19 @@ def test_a_stream_that_is_cancelled_makes_no_more_hops(socket_server: Any) -> No
         time.sleep(1.0)
         assert len(retriever.batches) <= 2
         assert httpx.post(f"{address}/v1/search", json={"query": "c"}).status_code == 200
+
+
+def test_a_stream_done_alone_ends_once_its_client_has_gone() -> None:
+    retriever, hops = Slow(), list[StreamedHop]()
+
+    def emit(hop: StreamedHop) -> None:
+        hops.append(hop)
+        job.future.cancel()
+
+    job = StreamJob(retriever, "a", None, emit)  # type: ignore[arg-type]
+    job.alone(Worker("test", 10, 10, lambda *_: None))
+    assert [hop.number for hop in hops] == [1]
+    assert len(retriever.batches) == 2
 
 
 def test_the_first_hop_is_sent_before_the_second_is_made(socket_server: Any) -> None:
