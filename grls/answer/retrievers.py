@@ -16,7 +16,7 @@ from grls.errors import ConfigError, MismatchError, Option
 from grls.retrieve.base import Description, Retriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
-from grls.retrieve.registry import BM25, Opening, load_named, load_retriever
+from grls.retrieve.registry import Opening, load_named, load_retriever, names_bm25
 from grls.runs.run import Run
 
 
@@ -49,11 +49,11 @@ def open_for_reading(
             )
         return None
     opening = Opening(device, truncate_queries=True)
-    if name == BM25 and corpus is None:
+    if corpus is None and names_bm25(name):
         raise ConfigError(
             f"{Option('retriever', 'bm25')} needs {Option('data')}, the corpus to retrieve from."
         )
-    if corpus is None or not (same or name == BM25):
+    if corpus is None or not (same or names_bm25(name)):
         opened = load_retriever(name, opening)
     else:
         opened = load_named(name, corpus, opening)

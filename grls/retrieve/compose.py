@@ -97,6 +97,8 @@ def compose(spec: dict[str, Any], opening: Opening | None = None) -> Component:
             retriever = open_spec(here, complete, opening)
     except (ConfigError, DataError, MismatchError) as error:
         text = error.text.removeprefix(f"{MANIFEST}: ")  # there is no such file
+        if text == error.text:
+            raise
         raise type(error)(text) from error
     if hasattr(retriever, "sums"):
         complete |= retriever.sums()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from composite_specs import write_spec
-from failing import fails
+from failing import fails, raises
 from ralm_helpers import write_model
 from small_data import small_retriever, tiny_bert, write_small
 
@@ -15,10 +15,11 @@ from grls.answer.retrievers import description_of, open_for_reading, retrieval_s
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
-from grls.data.types import Query
-from grls.errors import DataError
+from grls.data.types import Passage, Query
+from grls.errors import DataError, MismatchError
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.base import Retriever, has_log_probabilities
+from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever, pooled_ranking
@@ -53,6 +54,20 @@ def opened(folder: Path, name: str, hops: HopOptions | None = None) -> Retriever
     found = open_for_reading(name if name == "bm25" else str(folder / name), hops, "cpu", corpus)
     assert found is not None
     return found
+
+
+def test_a_folder_called_bm25_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, corpus = (Corpus.from_passages([Passage("a", text)], text) for text in ("a river", "a hill"))
+    monkeypatch.chdir(tmp_path)
+    over = open_for_reading("bm25", None, "cpu", corpus, same=False)
+    assert over is not None
+    assert over.corpus is corpus
+    BM25Retriever(own).save_pretrained("bm25")
+    for given in (None, corpus):
+        found = open_for_reading("bm25", None, "cpu", given, same=False)
+        assert found is not None
+        assert found.corpus.fingerprint == own.fingerprint
+    raises(MismatchError, "over another corpus .* than a hill", open_for_reading, "bm25", None, "cpu", corpus)
 
 
 def asked(folder: Path) -> list[Query]:

@@ -134,8 +134,8 @@ def test_what_is_in_memory_writes_nothing_and_holds_weights_once(
     assert fused.folder is None
     by_hops, encoder, last = fused.retriever.members
     assert by_hops.retriever.generator.model is generator.retriever.model
-    assert by_hops.retriever.priors[0].source.retriever is encoder.retriever is dense.retriever
-    assert by_hops.retriever.priors[1].source.retriever is last is words.retriever
+    assert by_hops.retriever.priors[0].source is encoder.retriever is dense.retriever
+    assert by_hops.retriever.priors[1].source is last is words.retriever
     before = [one.search(TEXTS, 3) for one in (generator, dense, words)]
     assert fused.search(TEXTS, 3)
     assert [one.search(TEXTS, 3) for one in (generator, dense, words)] == before

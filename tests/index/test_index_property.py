@@ -1,13 +1,20 @@
-"""All backends against a naive set of sequences."""
+"""All backends against a naive set of sequences, and changed indexes against built ones."""
 
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from small_data import small_tokenizer
 
-from grls.index.build import index_sequences
+from grls.data.codec import Codec
+from grls.data.corpus import Corpus
+from grls.data.types import Passage
+from grls.index.base import Segment
+from grls.index.build import build_index, changed_index, index_sequences
 from grls.index.registry import BACKENDS
 from grls.index.storage import load_index, save_index
 from grls.io.recipes import load_plugins
@@ -59,3 +66,47 @@ def test_backend_equals_the_naive_set(backend: str, corpus: list[tuple[int, ...]
     assert [tuple(index.tokens(n)) for n in range(len(corpus))] == corpus
     save_index(index, tmp_path / "index")
     walk(load_index(tmp_path / "index"), corpus)
+
+
+@pytest.fixture(scope="module")
+def codec(data: Path) -> Codec:
+    return Codec(small_tokenizer(data))
+
+
+def assert_equal(one: Segment, other: Segment) -> None:
+    assert (one.backend, one.rows.end) == (other.backend, other.rows.end)
+    assert (one.rows.longest, one.rows.form) == (other.rows.longest, other.rows.form)
+    assert one.rows.lengths().tolist() == other.rows.lengths().tolist()
+    np.testing.assert_array_equal(one.rows.row_of, other.rows.row_of)
+    for name in ("tokens", "offsets.blocks", "offsets.within", "members", "member_offsets"):
+        mine, its = (attrgetter(name)(index.rows) for index in (one, other))
+        assert (mine.tolist(), mine.dtype) == (its.tolist(), its.dtype), name
+    for name, array in one.arrays().items():
+        assert array.tolist() == other.arrays()[name].tolist(), name
+
+
+words = st.sampled_from(["the", "otter", "lynx", "is", "calm", "<DONE>"])
+texts = st.lists(st.lists(words, max_size=5).map(" ".join), max_size=8)
+
+
+@pytest.mark.parametrize(
+    ("backend", "form"), [*((name, "whole") for name in BACKENDS), ("array", "prefixes")]
+)
+@settings(max_examples=60, deadline=None)
+@given(base=texts.filter(bool), added=texts, data=st.data())
+def test_a_changed_index_is_that_of_the_changed_corpus(
+    codec: Codec, backend: str, form: Any, base: list[str], added: list[str], data: st.DataObject
+) -> None:
+    """Without a neighbour, fewer tokens tell a row from the others; with another, more."""
+    old = [Passage(f"p{number}", text) for number, text in enumerate(base)]
+    new = [Passage(f"n{number}", text) for number, text in enumerate(added)]
+    removed = data.draw(st.sets(st.sampled_from(range(len(old))), max_size=len(old) - (not new)))
+    kept = [number for number in range(len(old)) if number not in removed]
+    corpus = Corpus.from_passages(old)
+    index = build_index(corpus, codec, backend, form=form)
+    if form == "prefixes":
+        index.complete = lambda number: codec.passages(corpus.passages([number]))[0]
+    more = Corpus.from_passages(new) if new else None
+    changed = changed_index(index, np.array(kept, dtype=np.int64), more, codec)
+    left = Corpus.from_passages([*(old[number] for number in kept), *new])
+    assert_equal(changed, build_index(left, codec, backend, form=form))

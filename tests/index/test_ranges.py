@@ -16,7 +16,7 @@ from grls.data.types import Passage
 from grls.errors import ConfigError, IndexFormatError, MismatchError
 from grls.index.array import ArrayIndex
 from grls.index.base import ConstraintIndex
-from grls.index.build import index_sequences
+from grls.index.build import build_index, index_sequences
 from grls.index.ranges import (
     PartsHere,
     PrefixRanges,
@@ -122,7 +122,9 @@ def split(whole: Path) -> Path:
     return folder
 
 
-def test_one_beam_over_two_ranges_finds_what_it_finds_in_the_whole(whole: Path, split: Path) -> None:
+def test_one_beam_over_two_ranges_finds_what_it_finds_in_the_whole(
+    whole: Path, split: Path, tmp_path: Path
+) -> None:
     texts = ["is the otter calm ?", "is the lynx proud ?", "something", "then it is quick"]
     one, two = (GenerativeRetriever.from_pretrained(folder, "cpu") for folder in (whole, split))
     assert isinstance(two.index, RangedIndex)
@@ -133,9 +135,12 @@ def test_one_beam_over_two_ranges_finds_what_it_finds_in_the_whole(whole: Path, 
         if beams > 1:
             allowed = [[hit.id for hit in hits[0]][1:], *[["r0", "lynx-calm"]] * 3]
             assert two.retrieve(texts, beams, allowed) == one.retrieve(texts, beams, allowed)
-    for opened in (one, two):
-        opened.remove([hits[0][0].id])
-    assert two.retrieve(texts, 5) == one.retrieve(texts, 5)
+    one.remove([hits[0][0].id])
+    one.add([Passage("new", "the otter")])
+    one.save_pretrained(tmp_path / "cut", PrefixRanges(2))
+    again = GenerativeRetriever.from_pretrained(tmp_path / "cut", "cpu", options=one.options)
+    assert isinstance(again.index, RangedIndex)
+    assert again.retrieve(texts, 11) == one.retrieve(texts, 11)
 
 
 def test_a_range_that_is_damaged_is_an_error(split: Path, tmp_path: Path) -> None:
@@ -172,8 +177,12 @@ def test_what_cannot_be_cut_or_changed_is_refused(
     for change in (
         lambda: cut.save_pretrained(tmp_path / "s"),
         lambda: cut.add([Passage("new", "new words")]),
+        lambda: cut.remove(["r0"]),
     ):
-        raises(ConfigError, "cut into prefix ranges can neither be saved nor be added to", change)
-    opened.add([Passage("new", "the otter")])
-    with pytest.raises(ConfigError, match="before it is cut into ranges"):
-        opened.save_pretrained(tmp_path / "s", PrefixRanges(2))
+        raises(ConfigError, "cut into prefix ranges can neither be saved nor be changed", change)
+    assert len(cut.corpus) == len(opened.corpus)
+    index = build_index(opened.corpus, opened.codec, "flat")
+    flat = GenerativeRetriever(opened.model, opened.codec, opened.corpus, index)
+    with pytest.raises(ConfigError, match=r"only an index of the backend 'array' is cut into ranges"):
+        flat.save_pretrained(tmp_path / "s", PrefixRanges(2))
+    assert not (tmp_path / "s").exists()

@@ -154,8 +154,10 @@ def test_bm25_among_members_is_over_their_corpus(place: Path) -> None:
         assert opened.members[members.index("../dense")].kind == "dense"
     words = load_named("bm25", Corpus.read(place / "data"))
     assert words.retrieve(ASKED, 3) == load_retriever(place / "bm25", CPU).retrieve(ASKED, 3)
-    few = Corpus.from_passages(passages()[:3])
-    assert load_named(str(place / "bm25"), few, CPU).corpus.fingerprint != few.fingerprint  # its own
+    folder, copy = str(place / "bm25"), Corpus.from_passages(passages(), "copy")
+    few = Corpus.from_passages(passages()[:3], "few")
+    assert load_named(folder, copy, CPU).retrieve(ASKED, 3) == words.retrieve(ASKED, 3)
+    raises(MismatchError, "over another corpus .* than few", load_named, folder, few, CPU)
     alone = {"kind": "hops", "retriever": "bm25", "hops": {"steps": "fixed", "max": 2}}
     with pytest.raises(DataError, match=r"x/grls\.json: bm25 has no passages here, .*\"corpus\""):
         load_retriever(written(place / "x", alone), CPU)
@@ -228,10 +230,10 @@ def test_members_share_model_passages_and_words(sharing: Path, monkeypatch: pyte
     bm25, dense, generator, hybrid = fusion.members
     assert hybrid.generator.model is generator.model
     assert (hybrid.generator.options.beams, generator.options.beams) == (3, 10)
-    prior = hybrid.priors[0].source.retriever
+    prior = hybrid.priors[0].source
     assert prior.rows is dense.rows
     assert (prior.batch_size, dense.batch_size) == (2, 32)
-    assert hybrid.priors[1].source.retriever is bm25
+    assert hybrid.priors[1].source is bm25
 
     alone = [load_retriever(sharing / name, ON_CPU) for name in ("dense", "generative", "hybrid-3")]
     for member, one in zip(fusion.members[1:], alone, strict=True):

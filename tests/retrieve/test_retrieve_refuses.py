@@ -107,10 +107,6 @@ REFUSED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda r: build_index(r.generator.corpus, r.generator.codec, memory=2**20), "at least 64 MiB"),
     # unique prefixes
     (
-        lambda r: r.prefixes.add([Passage("new", "a new one .")]),
-        r"adding passages needs whole.*index.form whole",
-    ),
-    (
         lambda r: with_options(r, mode="full").retrieve(queries(), 3),
         r"without early stop needs whole.*--index.form",
     ),

@@ -85,12 +85,13 @@ class Fusion:
 
         Each passage comes once, best first, at most k (None: all). The score of ``interleave`` is 1 / rank.
         """
+        pairs = zip(rankings, self.weights_of(len(rankings)), strict=True)
+        heard = [(hits, weight) for hits, weight in pairs if weight > 0]
         terms = [
             [Hit(hit.id, term) for hit, term in zip(hits, self._terms(hits, weight), strict=True)]
-            for hits, weight in zip(rankings, self.weights_of(len(rankings)), strict=True)
-            if weight > 0
+            for hits, weight in heard
         ]
-        links = {hit.id: hit.links for hits in reversed(rankings) for hit in hits if hit.links}
+        links = {hit.id: hit.links for hits, _ in reversed(heard) for hit in hits if hit.links}
         fused = interleave(terms) if self.method == "interleave" else comb_sum(terms)
         return [FullHit.of(hit, links=links[hit.id]) if hit.id in links else hit for hit in fused[:k]]
 

@@ -48,7 +48,7 @@ from grls.retrieve.build import Building
 from grls.retrieve.registry import Opening
 from grls.retrieve.spec import MANIFEST
 
-FORMAT = 5
+FORMAT = 6
 
 PASSAGES = 1_000_000
 """Default number of passages (or spans) of a shard."""

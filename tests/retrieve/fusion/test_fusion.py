@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grls.data.corpus import Corpus
-from grls.data.types import Chain, Hit, Passage, Query
+from grls.data.types import Chain, FullHit, Hit, NameLink, Passage, Query
 from grls.errors import ConfigError
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.fusion.retriever import (
@@ -106,6 +106,18 @@ def test_sums_of_equal_terms_tie_in_any_order():
     terms = [[Hit("x", 0.0)], [Hit("y", 0.0)]]
     assert ids(Fusion("rrf").fuse(terms)) == ["x", "y"]
     assert ids(Fusion("rrf").fuse(terms[::-1])) == ["y", "x"]
+
+
+@pytest.mark.parametrize("method", ["rrf", "sum"])
+def test_links_are_those_of_the_first_member_that_counts(method):
+    links = [(NameLink(name, "z"),) for name in "xy"]
+    first, second = ([FullHit.of(Hit("p", 1.0), links=one)] for one in links)
+    plain = [Hit("p", 2.0), Hit("q", 1.0)]
+    fused = Fusion(method, (1.0, 0.0)).fuse([plain, first])
+    assert fused == Fusion(method, (1.0, 0.0)).fuse([plain, plain])
+    assert not any(hit.links for hit in fused)
+    for weights, expected in ((1.0, 0.0, 1.0), links[1]), ((1.0, 1.0, 1.0), links[0]):
+        assert Fusion(method, weights).fuse([plain, first, second])[0].links == expected
 
 
 RANX = """

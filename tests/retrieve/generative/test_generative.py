@@ -111,8 +111,8 @@ def test_done_is_never_a_hit(retriever: GenerativeRetriever) -> None:
 
 
 @pytest.mark.parametrize(("file", "change", "message"), [
-    ("grls.json", {"format": 99}, "format 99, and this version reads 5: install a newer grls"),
-    ("grls.json", {"format": 4}, "format 4: it was made by a version before 0.2; build it again"),
+    ("grls.json", {"format": 99}, "format 99, and this version reads 6: install a newer grls"),
+    ("grls.json", {"format": 5}, "format 5: it was made by a version before 0.2; build it again"),
     ("index/index.json", {"format": 99}, "this version reads 3: install a newer grls"),
     ("index/index.json", {"format": 1}, "format 1: it was made by a version before 0.2; build it again"),
     ("index/index.json", {"backend": "btree"}, "this version reads array, "),

@@ -201,7 +201,7 @@ def test_beside_a_normalized_prior_passages_have_probabilities(retriever: Genera
 def test_saved_and_opened_it_finds_the_same(retriever: GenerativeRetriever, tmp_path: Path) -> None:
     retriever.remove(["r0"])
     retriever.save_pretrained(tmp_path / "saved")
-    assert read_json(tmp_path / "saved" / "grls.json")["format"] == 5
+    assert read_json(tmp_path / "saved" / "grls.json")["format"] == 6
     opened = GenerativeRetriever.from_pretrained(tmp_path / "saved", "cpu", options=WIDE)
     assert opened.spans is not None
     assert opened.spans.words == 3
