@@ -52,10 +52,11 @@ def prepare(
         raise ConfigError(
             f"expected words >= 1 and three shares with a sum below 1, got {words} and {list(shares)}."
         )
-    every = document_files(raw)
-    matched = set(raw.glob(pattern))
+    every, skipped = document_files(raw)
+    matched = set(every if pattern == "**/*" else raw.glob(pattern))  # glob follows no links
     files = [file for file in every if file in matched]
     found = read_documents(files, raw, least_words)
+    found.unread.extend(skipped)
     if not found.read:
         raise DataError(_none(every, files, pattern, found.table()), raw)
     dealt: dict[str, list[Document]] = {part: [] for part in ("corpus", *PARTS)}

@@ -14,10 +14,12 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from html import escape
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from posixpath import dirname, join, normpath
+from stat import S_ISREG
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -41,10 +43,24 @@ _SKIPPED = {"script", "style", "template", "noscript", "svg", "nav", "footer"}
 _PARAGRAPHS = {
     "p", "div", "section", "article", "main", "header", "aside", "ul", "ol", "dl", "table", "pre",
     "blockquote", "figure", "hr", "h1", "h2", "h3", "h4", "h5", "h6",
+    "details", "center", "form", "fieldset", "address", "dialog",
 }  # fmt: skip
-_LINES = {"li", "tr", "dt", "dd", "br", "caption", "figcaption"}
+_LINES = {"li", "tr", "dt", "dd", "br", "caption", "figcaption", "summary", "legend", "option", "button"}
+_WHOLE = ("script", "style", "title", "textarea", "iframe", "xmp", "noembed", "noframes", "plaintext")
+"""HTML elements in which no tags are read up to their end."""
+_INLINE = {
+    "a", "abbr", "b", "big", "cite", "code", "col", "colgroup", "del", "dfn", "em", "font", "i", "img",
+    "input", "ins", "kbd", "label", "mark", "picture", "q", "s", "samp", "small", "span", "strike", "strong",
+    "sub", "sup", "tbody", "td", "tfoot", "th", "thead", "tt", "u", "var", "wbr",
+}  # fmt: skip
+_MARKUP = (_PARAGRAPHS | _LINES | _INLINE) - {"main", "form", "address", "dialog", "option"}
+"""A tag in Markdown is one of these or has an attribute; others are words, such as ``List<String>``."""
+_TAG = re.compile(r"</?([a-zA-Z][^\s<>/]*+)[^<>]*+>")
+_TAG_OF_LINE = re.compile(r"\s*<[a-zA-Z]\w*(?=[\s>])")
+_ENDED = re.compile(r"<(script|style|svg)\b.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
+_VISIBLE = re.compile(r"\S")
 _WIKI = re.compile(r"(!?)\[\[([^\[\]|\n]+)(?:\|([^\[\]\n]*))?\]\]")
-_FRONT = re.compile(r"\A---\r?\n(.*?\r?\n)---[ \t]*\r?\n", re.DOTALL)
+_FRONT = re.compile(r"\A---[ \t]*\r?\n(?=[\"']?[\w-]+[\"']?:)(.*?\r?\n)---[ \t]*\r?\n", re.DOTALL)
 _FRONT_TITLE = re.compile(r"^title:[ \t]*[\"']?(.+?)[\"']?[ \t]*$", re.MULTILINE)
 _CHARSET = re.compile(rb"<meta[^>]{0,80}charset=[\"']?([\w-]+)", re.IGNORECASE)
 _OUTSIDE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
@@ -131,7 +147,7 @@ def read_documents(files: Sequence[Path], root: Path, least_words: int = 1) -> D
     read: list[Document] = []
     unread: list[Unread] = []
     unknown: Counter[str] = Counter()
-    first: dict[str, str] = {}
+    first: dict[tuple[str, str, tuple[str, ...]], str] = {}
     others: dict[str, str] = {}
     with Progress(len(files), "read", "files") as bar:
         for file in files:
@@ -142,6 +158,8 @@ def read_documents(files: Sequence[Path], root: Path, least_words: int = 1) -> D
                 unknown[file.suffix] += 1
             else:
                 try:
+                    if name != _shown(name):
+                        raise DataError("a name that is no UTF-8; rename it")
                     if file.stat().st_size > MOST_BYTES:
                         raise DataError(f"larger than {MOST_BYTES >> 20} MB; split it")
                     document = reader(file, name)
@@ -150,13 +168,15 @@ def read_documents(files: Sequence[Path], root: Path, least_words: int = 1) -> D
                         raise DataError("no text" + (_SCAN if document.unit == "page" else ""))
                     if words < least_words:
                         raise DataError(f"fewer than {counted(least_words, 'word')}")
-                    others[name] = first.setdefault(document.text, name)
+                    title = "" if document.title == name else document.title
+                    targets = tuple(link.target for link in document.links)
+                    others[name] = first.setdefault((title, document.text, targets), name)
                     if others[name] != name:
                         raise DataError(f"the same text as {others[name]}")
                     read.append(document)
                     del others[name]
                 except (DataError, OSError) as error:
-                    unread.append(Unread(name, str(error)))
+                    unread.append(Unread(_shown(name), str(error)))
             bar.update()
     if unknown:
         kinds = ", ".join(f"{count} {ending}" for ending, count in unknown.most_common(8))
@@ -169,10 +189,50 @@ _SHOWN = 10  # unread files of one reason that a table names
 _SCAN = " (a scan? recognise it first, such as by ocrmypdf)"
 
 
-def document_files(source: Path) -> list[Path]:
-    """The files of a folder in the order of their names, but hidden ones."""
-    files = (file for file in source.rglob("*") if file.is_file())
-    return sorted(f for f in files if not any(part[0] == "." for part in f.relative_to(source).parts))
+_MADE = ("grls.json", "fit.json", "fit.jsonl")
+"""What a folder holds that grls wrote, such as the output of `grls fit`."""
+
+
+def document_files(source: Path) -> tuple[list[Path], list[Unread]]:
+    """The files of a folder in the order of their names, but hidden ones; and what else is in it.
+
+    Links are followed, but to no folder twice.
+    """
+    files: list[Path] = []
+    unread: list[Unread] = []
+    seen: dict[str, str] = {}
+
+    def leave(path: str | Path, why: str) -> None:
+        unread.append(Unread(_shown(Path(os.path.relpath(path, source)).as_posix()), why))
+
+    def failed(error: OSError) -> None:
+        leave(error.filename, f"a folder that cannot be read ({error.strerror})")
+
+    for folder, inner, names in os.walk(source, onerror=failed, followlinks=True):
+        first = seen.setdefault(os.path.realpath(folder), folder)
+        if first != folder:
+            leave(folder, f"the same folder as {_shown(os.path.relpath(first, source))}")
+            inner.clear()
+        elif folder != str(source) and not {*_MADE}.isdisjoint(names):
+            leave(folder, "a folder that grls wrote")
+            inner.clear()
+        else:
+            inner[:] = [name for name in inner if name[0] != "."]
+            inner.sort(key=lambda name: (Path(folder, name).is_symlink(), name))
+            for path in (Path(folder, name) for name in names if name[0] != "."):
+                try:
+                    if S_ISREG(path.stat().st_mode):
+                        files.append(path)
+                    else:
+                        leave(path, "no usual file")
+                except OSError as error:
+                    leave(path, f"cannot be read ({error.strerror})")
+    return sorted(files), unread
+
+
+def _shown(name: str) -> str:
+    """A name with what is no UTF-8 of it escaped."""
+    return name.encode(errors="backslashreplace").decode()
 
 
 def passages_of(documents: Documents, words: int) -> tuple[list[Passage], list[dict[str, Any]], list[str]]:
@@ -358,6 +418,13 @@ def document_of(name: str, text: str, title: str = "") -> Document:
     return document._replace(title=title, titled=None) if title else document
 
 
+def entry_documents(entries: Sequence[tuple[str, str, str]]) -> Documents:
+    """Documents of names, texts and titles; without a text, the title is the text."""
+    read = [document_of(name, text if text.strip() else title, title) for name, text, title in entries]
+    unread = [Unread(each.name, "no text") for each in read if not count_words(each.text)]
+    return Documents([each for each in read if count_words(each.text)], unread, {})
+
+
 def markdown_document(name: str, text: str) -> Document:
     """A Markdown text, read as its HTML; a heading can be the aim of a link by its words."""
     from markdown_it import MarkdownIt
@@ -365,18 +432,50 @@ def markdown_document(name: str, text: str) -> Document:
     front = _FRONT.match(text)
     if front is not None:
         text = "\n" * front[0].count("\n") + text[front.end() :]
-    markdown = MarkdownIt("commonmark").enable("table")
+    markdown = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable("table")
     tokens = markdown.parse(text)
+    if max((token.level for token in tokens), default=0) >= _DEEPEST - 1:
+        raise DataError(f"lists or quotes {_DEEPEST // 2} deep; no text has as many")
     for token in tokens:
         if token.map is not None and token.nesting >= 0:
             token.attrSet("data-line", str(token.map[0] + 1))
+            if token.type == "html_block":
+                token.content = _html_of_markdown(token.content, token.map[0] + 1)
+        for part in token.children or ():
+            if part.type == "html_inline":
+                part.content = _TAG.sub(_tag_of_markdown, part.content)
     page = _Page(markdown=True)
     page.feed(markdown.renderer.render(tokens, markdown.options, {}))
     titled = _FRONT_TITLE.search(front[1]) if front is not None else None
     return page.document(name, "" if titled is None else titled[1])
 
 
+_DEEPEST = 100  # blocks within blocks of Markdown; a list and its item are two
+
+
+def _html_of_markdown(text: str, line: int) -> str:
+    """A block of HTML in Markdown without drawings and scripts, with the numbers of its lines."""
+    text = _ENDED.sub(lambda found: "\n" * found[0].count("\n"), text)
+    if "-->" not in text[text.rfind("<!--") :]:
+        text = text.replace("<!--", "&lt;!--")
+    lines = _TAG.sub(_tag_of_markdown, text).split("\n")
+    numbered = [
+        _TAG_OF_LINE.sub(rf'\g<0> data-line="{number}"', each, count=1)
+        for number, each in enumerate(lines, line)
+    ]
+    return f'<p data-line="{line}"></p>' + "\n".join(numbered)
+
+
+def _tag_of_markdown(tag: re.Match[str]) -> str:
+    """A tag as HTML, or as the words that it is."""
+    name, markup = tag[1].lower(), "=" in tag[0]
+    if name in _SKIPPED or name in _WHOLE:
+        return "" if markup else escape(tag[0])
+    return tag[0] if markup or name in _MARKUP else escape(tag[0])
+
+
 def html_document(name: str, text: str, unit: str = "line") -> Document:
+    text = _without_endless(text)
     page = _Page()
     page.feed(text)
     if page.skipped:  # an element that never ends: nothing is left out, then
@@ -385,10 +484,18 @@ def html_document(name: str, text: str, unit: str = "line") -> Document:
     return page.document(name, unit=unit)
 
 
+def _without_endless(text: str) -> str:
+    """A page without beginnings of scripts, titles and comments that never end, for these take the rest."""
+    for tag in _WHOLE:
+        end = max((found.end() for found in re.finditer(rf"</{tag}\s*>", text, re.IGNORECASE)), default=0)
+        text = text[:end] + re.sub(rf"<{tag}\b[^>]*>", "", text[end:], flags=re.IGNORECASE)
+    end = text.rfind("-->") + 1
+    return text[:end] + text[end:].replace("<!--", "")
+
+
 def _read_pdf(file: Path, name: str) -> Document:
     try:
         from pypdf import PdfReader
-        from pypdf.errors import PyPdfError
     except ImportError:
         raise DataError(_EXTRA) from None
     logging.getLogger("pypdf").setLevel(logging.ERROR)
@@ -396,7 +503,9 @@ def _read_pdf(file: Path, name: str) -> Document:
         pdf = PdfReader(file)
         pages = [page.extract_text() for page in pdf.pages]
         title = pdf.metadata.title if pdf.metadata else None
-    except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever is wrong with it
         raise DataError(f"no PDF that can be read ({error})") from None
     places, text = [], ""
     for number, page in enumerate(pages, 1):
@@ -413,6 +522,8 @@ def _read_docx(file: Path, name: str) -> Document:
     try:
         with file.open("rb") as stream:
             page = mammoth.convert_to_html(stream, convert_image=mammoth.images.img_element(lambda _: {}))
+    except MemoryError:
+        raise
     except Exception as error:  # of zipfile and XML parsers, whatever is wrong with it
         raise DataError(f"no DOCX that can be read ({error})") from None
     return html_document(name, page.value)._replace(places=())
@@ -433,6 +544,7 @@ class _Page(HTMLParser):
         self._size = 0
         self._ends = 2  # line ends at the end of the text; at its beginning none is needed
         self._code = self._pre = 0
+        self._line = 0  # of the code that begins
         self._in_title = False
         self._titles: list[str] = []
         self._heading: tuple[int, int, int] | None = None  # level; where it begins in the text, in its parts
@@ -453,9 +565,9 @@ class _Page(HTMLParser):
             return
         if tag in _PARAGRAPHS or tag in _LINES:
             self._break(1 + (tag in _PARAGRAPHS))
-            line = values.get("data-line")
-            if line or not self._markdown:
-                self._places.append((self._size, int(line) if line else self.getpos()[0]))
+        if line := self._line_of(tag, values):
+            self._places.append((self._size, line))
+            self._line = line + (tag == "code")  # the line behind the fence
         for anchor in (values.get("id"), values.get("name") if tag == "a" else None):
             if anchor:
                 self._anchors.setdefault(slug(anchor), self._size)
@@ -472,6 +584,12 @@ class _Page(HTMLParser):
             self.handle_data(f" {values.get('alt', '')} ")
         self._pre += tag == "pre"
         self._code += tag in ("code", "pre")
+
+    def _line_of(self, tag: str, values: dict[str, str]) -> int:
+        """The line of a tag that begins a place, else 0."""
+        if self._markdown:
+            return int(values.get("data-line", 0))
+        return self.getpos()[0] if tag in _PARAGRAPHS or tag in _LINES else 0
 
     def handle_endtag(self, tag: str) -> None:
         if self.skipped:
@@ -515,6 +633,10 @@ class _Page(HTMLParser):
         if self._in_title:
             self._titles.append(data)
         elif self._pre:
+            line = self._line if self._markdown else self.getpos()[0]
+            ends = [found.end() for found in re.finditer("\n", data)]
+            self._places += [(self._size + end, line + number) for number, end in enumerate(ends, 1)]
+            self._line = line + len(ends)
             self._add(data)
         elif self._markdown and not self._code and "[[" in data:
             end = 0
@@ -558,6 +680,11 @@ class _Page(HTMLParser):
         if self._heading is not None:
             self._end_heading()
         text = "".join(self._text)
+        starts = {heading.start for heading in self._headings}
+        for anchor, at in self._anchors.items():
+            following = _VISIBLE.search(text, at)
+            if following is not None and following.start() in starts:
+                self._anchors[anchor] = following.start()
         top = next((h for h in self._headings if h.level == 1), None)
         if top is None and self._headings and not text[: self._headings[0].start].strip():
             top = self._headings[0]

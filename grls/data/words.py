@@ -243,6 +243,9 @@ def count(text: str) -> int:
         return len(text.split())
     total = 0
     for word in text.split():
+        if word.isascii():
+            total += 1
+            continue
         runs = [len(_CLUSTER.findall(m[0])) for m in _PART.finditer(word) if m.lastgroup == "unspaced"]
         total += sum((run + 1) // 2 for run in runs) + (not runs)
     return total

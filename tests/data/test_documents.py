@@ -1,12 +1,14 @@
 """Documents: kinds of files, passages by headings and sentences, links, and what is not read."""
 
 import logging
+import os
 import zipfile
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from failing import raises
+from pypdf.errors import DependencyError
 
 from grls.data import documents as module
 from grls.data.corpus import Corpus
@@ -274,6 +276,157 @@ def test_many_files_of_one_reason_are_counted(tmp_path: Path, caplog: pytest.Log
 def test_an_element_that_never_ends_takes_nothing_away(tmp_path: Path) -> None:
     (text,) = documents(folder(tmp_path, a_html="<nav>all<p>The text."))
     assert text.text == "all\n\nThe text."
+
+
+@pytest.mark.parametrize(
+    "page", ["<title>The text.", "<script>The text.", "<!-- The text.", "<nav>x</nav><style>The text."]
+)
+def test_nor_does_a_title_a_script_or_a_comment(tmp_path: Path, page: str) -> None:
+    corpus = documents(folder(tmp_path, a_html=f"<title>T</title>{page}<h2>More</h2>"))
+    assert [passage.text.split()[-1] for passage in corpus] == ["text.", "More"]
+
+
+@pytest.mark.parametrize(
+    "tag", ["nav", "title", "style", "template", "svg", "noscript", "footer", "script", "textarea"]
+)
+def test_a_tag_in_markdown_takes_nothing_away(tmp_path: Path, tag: str) -> None:
+    files = folder(tmp_path, a_md=f"# A\nUse <{tag}> here.\n\n<{tag}>\nOf it.\n\n## Next\n\nMore <b>x</b>.")
+    text = "\n".join(passage.text for passage in documents(files))
+    assert f"Use <{tag}> here." in text
+    assert "Of it." in text
+    assert "More " in text
+
+
+def test_scripts_and_drawings_in_markdown_are_left_out(tmp_path: Path) -> None:
+    page = "<style>\np {}\n</style>\n\n<svg>\n<path d='M0'/></svg>\n\n<script src='x'></script>\n\nText."
+    assert rows(documents(folder(tmp_path, a_md=page))) == [("a.md:0", "a.md", "Text.")]
+
+
+def test_words_in_angle_brackets_stay(tmp_path: Path) -> None:
+    page = "A List<String>, git clone <repository> to <your path>,<br>as <b>here</b>.\n\n<name>\n\n<i>x</i>"
+    (text,) = documents(folder(tmp_path, a_md=page))
+    assert text.text == ("A List<String>, git clone <repository> to <your path>,\nas here.\n\n<name>\n\nx")
+
+
+def test_deep_lists(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def nested(depth: int) -> str:
+        return "".join(f"{'  ' * n}- item {n}\n" for n in range(depth))
+
+    (text,) = documents(folder(tmp_path, a_md=nested(30), b_md=nested(200)))
+    assert "item 29" in text.text
+    assert "b.md  lists or quotes 50 deep" in caplog.text
+
+
+def test_a_rule_is_no_front_matter(tmp_path: Path) -> None:
+    (text,) = documents(folder(tmp_path, a_md="---\nFirst slide.\n\n---\nSecond."))
+    assert text.text == "First slide.\n\nSecond."
+
+
+def test_what_a_folder_holds_beside_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    files = folder(tmp_path, a_txt="A.", sub__b_txt="B.", run__c_txt="C.", run__grls_json="{}")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "d.txt").write_text("D.")
+    (files / "linked").symlink_to(tmp_path / "other")
+    (files / "loop").symlink_to(files)
+    (files / "dead.txt").symlink_to(files / "gone.txt")
+    os.mkfifo(files / "pipe.txt")
+    (files / "bad\udcff.txt").write_text("E.")
+    assert [row[0] for row in rows(documents(files))] == ["a.txt:0", "linked/d.txt:0", "sub/b.txt:0"]
+    for line in (
+        r"bad\udcff.txt  a name that is no UTF-8",
+        "dead.txt       cannot be read (No such file",
+        "pipe.txt       no usual file",
+        "loop           the same folder as .",
+        "run            a folder that grls wrote",
+    ):
+        assert line in caplog.text
+
+
+def test_a_folder_that_cannot_be_read_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, scandir = folder(tmp_path, a_txt="A.", sub__b_txt="B."), os.scandir
+
+    def refusing(path: str) -> object:
+        if str(path).endswith("sub"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    assert len(documents(files)) == 1
+    assert "sub  a folder that cannot be read (Permission denied)" in caplog.text
+
+
+def test_equal_texts_with_other_titles_or_links_are_two(tmp_path: Path) -> None:
+    files = folder(
+        tmp_path,
+        a_html="<title>A</title>Text.",
+        b_html="<title>B</title>Text.",
+        c_md="See [it](a.html).",
+        d_md="See [it](b.html).",
+    )
+    assert len(documents(files)) == 4
+
+
+def test_a_pdf_that_its_reader_cannot_open_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(_: Path) -> None:
+        raise DependencyError("cryptography>=3.1 is required for AES algorithm")
+
+    monkeypatch.setattr("pypdf.PdfReader", locked)
+    assert len(documents(folder(tmp_path, a_txt="A.", b_pdf=pdf("x")))) == 1
+    assert "b.pdf  no PDF that can be read (cryptography" in caplog.text
+
+
+def test_entries_without_a_text(caplog: pytest.LogCaptureFixture) -> None:
+    entries = [
+        {"id": "a", "text": "", "title": "Only this"},
+        {"id": "b.html", "text": "<p>", "title": "B"},
+        {"id": "c", "text": "C."},
+    ]
+    assert [row[0] for row in rows(documents(entries))] == ["a:0", "c:0"]
+    assert "b.html  no text" in caplog.text
+
+
+def test_a_file_without_ending(tmp_path: Path) -> None:
+    (tmp_path / "README").write_text("Otters eat fish.")
+    (tmp_path / "corpus").write_text('{"_id": "a", "text": "Owls."}\n')
+    assert rows(corpus_of(str(tmp_path / "README"))) == [("README:0", "README", "Otters eat fish.")]
+    assert [passage.id for passage in corpus_of(str(tmp_path / "corpus"))] == ["a"]
+
+
+def test_lines_of_code_and_html(tmp_path: Path) -> None:
+    code = "".join(f"x{n} = {n}\n" for n in range(4))
+    cells = "".join(f"<tr><td>cell {n}</td></tr>\n" for n in range(3))
+    files = folder(
+        tmp_path,
+        a_md=f"```py\n{code}```\n",
+        b_md="".join(f"    y{line}\n" for line in code.splitlines()),
+        c_md=f"Text of it.\n\n<table>\n{cells}</table>\n",
+        d_html=f"\n<pre>{code}x4 = 4</pre>",
+    )
+    lines: dict[str, list[int]] = {}
+    for about in documents(files, words=3).metadata():
+        lines.setdefault(about["file"], []).append(about["line"])
+    assert lines == {
+        "a.md": [1, 3, 4, 5],
+        "b.md": [1, 2, 3, 4],
+        "c.md": [1, 4, 5, 6],
+        "d.html": [2, 3, 4, 5, 6],
+    }
+
+
+def test_blocks_of_html_part_words(tmp_path: Path) -> None:
+    page = "<details><summary>One</summary>two</details><center>three</center><option>four<option>five"
+    (text,) = documents(folder(tmp_path, a_html=page))
+    assert text.text.split() == ["One", "two", "three", "four", "five"]
+
+
+def test_an_anchor_before_a_heading_leads_to_it(tmp_path: Path) -> None:
+    page = "<p>First text <a name='x'></a><h2>Section</h2><p>More."
+    corpus = documents(folder(tmp_path, a_html=page, b_md="See [it](a.html#x)."))
+    assert links(corpus) == {"b.md:0": ["a.html:1"]}
 
 
 def test_documents_from_python(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import query_of, read_queries
-from grls.data.documents import READERS, Documents, document_files, document_of, passages_of, read_documents
+from grls.data.documents import READERS, Unread, document_files, entry_documents, passages_of, read_documents
 from grls.data.inputs.tables import (
     CORPUS_FORM,
     QUERY_FORM,
@@ -186,12 +186,15 @@ _OWN = ("corpus.jsonl", "queries.jsonl", "qrels", "grls.json")
 
 
 def holds_documents(source: Any) -> bool:
-    """Whether it is a folder of documents, one, or a list of ``Path``."""
+    """Whether it is a folder of documents, one (without ending: no JSON), or a list of ``Path``."""
     if isinstance(source, list | tuple) and source and all(isinstance(each, Path) for each in source):
         return True
     path = existing_path(source, "documents")
     if path is None or path.is_file():
-        return path is not None and path.suffix.lower() in READERS.keys() - {""}
+        if path is None or path.suffix:
+            return path is not None and path.suffix.lower() in READERS
+        with path.open("rb") as file:
+            return file.read(64).lstrip(b"\xef\xbb\xbf\r\n\t ")[:1] != b"{"
     return path.is_dir() and not any((path / name).exists() for name in _OWN)
 
 
@@ -218,8 +221,12 @@ def documents(source: Any, *, words: Count = 100) -> Corpus:
         given: list[Path] = list(source) if path is None else [path]
         if lacking := [each for each in given if not each.exists()]:
             raise DataError("no such file or folder.", lacking[0])
-        files = [file for each in given for file in (document_files(each) if each.is_dir() else [each])]
-        if not files:
+        files, skipped = list[Path](), list[Unread]()
+        for each in given:
+            inside, others = document_files(each) if each.is_dir() else ([each], [])
+            files += inside
+            skipped += others
+        if not files and not skipped:
             raise DataError(
                 "there is no file here; expected corpus.jsonl (a data set), or text, Markdown, HTML, PDF or "
                 "DOCX files.",
@@ -227,10 +234,10 @@ def documents(source: Any, *, words: Count = 100) -> Corpus:
             )
         roots = [each.absolute() if each.is_dir() else each.absolute().parent for each in given]
         found = read_documents(files, Path(os.path.commonpath(roots)))
+        found.unread.extend(skipped)
     else:
         entries = entries_of(source, replace(CORPUS_FORM, source=name))
-        read = [document_of(each, entry.text, str(entry.own or "")) for _, each, entry in entries]
-        found = Documents(read, [], {})
+        found = entry_documents([(each, entry.text, str(entry.own or "")) for _, each, entry in entries])
     passages, metadata, lost = passages_of(found, words)
     told = f"{counted(len(found.read), 'document')} read, not these:\n{found.table()}"
     if not passages:
