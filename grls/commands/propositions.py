@@ -113,19 +113,20 @@ def pseudo_queries(
     """
     from grls.retrieve.hops.retriever import hop_by_hop
     from grls.train.doc2query.generate import PORTION, estimated_tokens, open_queries, sift
-    from grls.train.doc2query.questions import QuestionPrompt
+    from grls.train.doc2query.questions import GROUP, QuestionPrompt
 
     refuse_unwritable(output)
     tasks, writer, origin = open_queries(
         data, model, draw, limit, search.batch_size, device, precision, endpoint
     )
     corpus, asked = writer.corpus, isinstance(writer.prompt, QuestionPrompt)
+    every = tasks
     if asked:
         needed = estimated_tokens(writer, tasks)
         told = f"about {needed:,} tokens are read and written for {counted(len(tasks), 'question')}"
         if tokens is not None and needed > tokens:
-            del tasks[max(1, len(tasks) * tokens // needed) :]
-            told += f"; {Option('tokens', tokens)} leaves {len(tasks):,} of them"
+            tasks = tasks[: max(1, len(tasks) * tokens // needed)]
+            told += f"; {Option('tokens', tokens)!s} leaves {len(tasks):,} of them"
         print(told)
     elif tokens is not None:
         raise ConfigError(f"{Option('tokens')} is for an instructed language model: leave it out.")
@@ -135,7 +136,8 @@ def pseudo_queries(
     start = perf_counter()
     with all_done(
         tasks, writer.write, _beside(output, "written.jsonl"), origin, writer.name,
-        PORTION * search.batch_size, "pseudo-queries", "queries",
+        PORTION * search.batch_size if endpoint is None else GROUP, "pseudo-queries", "queries", every,
+        alone=endpoint is not None,
     ) as file:  # fmt: skip
         records = list(file)
         if new := file.count - file.found:
@@ -144,6 +146,15 @@ def pseudo_queries(
     sifted = sift(records, corpus, judges, k, asked)
     dropped = dict(sorted(sifted.dropped.items()))
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items())
+    if unread := [record["failed"] for record in records if "failed" in record]:
+        print(f"{counted(len(unread), 'prompt')} not read by the model, such as: {unread[0]}")
+    if asked:
+        spoken, read = (
+            guess(record["text"] for record in records if record["text"]),
+            guess(p.text for p in corpus.passages([*range(0, len(corpus), -(-len(corpus) // 200))])),
+        )
+        if None not in (spoken, read) and spoken != read:
+            print(f"the questions seem to be in {spoken!r}, and the passages in {read!r}: take another model")
     if not sifted.queries:
         raise ConfigError(
             f"none of the pseudo-queries is kept ({reasons}); raise --k, or take a better model."
@@ -164,12 +175,6 @@ def pseudo_queries(
     if dropped:
         print(f"dropped: {reasons}")
     if asked:
-        spoken, read = (
-            guess(query.text for query in sifted.queries),
-            guess(p.text for p in corpus.passages([*range(0, len(corpus), -(-len(corpus) // 200))])),
-        )
-        if None not in (spoken, read) and spoken != read:
-            print(f"the questions seem to be in {spoken!r}, and the passages in {read!r}: take another model")
         for query in sifted.queries[:: max(1, len(sifted.queries) // _EXAMPLES)][:_EXAMPLES]:
             print(f"  {query.text}  ({', '.join(query.evidence)})")
 

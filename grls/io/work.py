@@ -44,23 +44,25 @@ def all_done(
     unit: str,
     known: Sequence[Item] | None = None,
     spent: Callable[[], Mapping[str, int]] | None = None,
+    alone: bool = False,
 ) -> Iterator[GrowingFile]:
     """Do the items that a file lacks, so many ``together``; the block has the file with the records of all.
 
     A record is the ``name`` of its item and what ``do`` returns for it. A group that a kill has split is done
     again, so that groups are those of a run that nothing ends. With ``spent``, running totals of this
     process, the last record of a group has what the group has spent, and its seconds. A run over the first
-    items of ``known`` leaves a file with which a run over all goes on.
+    items of ``known`` leaves a file with which a run over all goes on. Items that stand ``alone`` do not
+    depend on their group: none is done again, and ``do`` may return records of the first ones of a group.
     """
     with GrowingFile(file, settings, grouped=spent is not None) as lines:
         _refuse_other(lines, map(name, items if known is None else known))
-        if spent is None and lines.count < len(items):
+        if spent is None and not alone and lines.count < len(items):
             lines.cut(lines.count // together * together)
         with Progress(len(items), label, unit, lines.count) as bar:
-            for first in range(lines.count, len(items), together):
-                group = items[first : first + together]
+            while lines.count < len(items):
+                group = items[lines.count : lines.count + together]
                 before, begun = dict(spent()) if spent else {}, perf_counter()
-                pairs = zip(group, do(group, bar.update), strict=True)
+                pairs = zip(group, do(group, bar.update), strict=not alone)
                 records = [name(item) | record for item, record in pairs]
                 if spent is not None:
                     cost: dict[str, float] = {key: total - before[key] for key, total in spent().items()}

@@ -151,6 +151,18 @@ def test_a_run_over_more_items_goes_on_and_counts_what_was_spent(tmp_path: Path)
     assert len(done(path, [1, 2], squares, known=six)) == 6
 
 
+def test_items_that_stand_alone_are_done_once_and_saved_one_by_one(tmp_path: Path) -> None:
+    path, asked = tmp_path / "work.jsonl", list[list[int]]()
+
+    def first(group: list[int], _: Any) -> list[dict[str, int]]:
+        asked.append(group)
+        return [{"square": group[0] ** 2}]
+
+    for items in ([1, 2, 3], [1, 2, 3, 4]):
+        assert [record["square"] for record in done(path, items, first, alone=True)] == [n * n for n in items]
+    assert asked == [[1, 2], [2, 3], [3], [4]]
+
+
 def test_without_costs_a_file_has_the_same_bytes_wherever_it_was_cut(tmp_path: Path) -> None:
     """Groups stay the same, so a model pads and rounds as in a run that nothing ends."""
     path, asked = tmp_path / "work.jsonl", list[list[int]]()

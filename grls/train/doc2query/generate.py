@@ -151,7 +151,8 @@ class QueryWriter(NamedTuple):
     def write(self, batch: Sequence[Task], decided: Callable[[int], object] | None = None) -> list[Record]:
         """A record of each task: ``passage`` (its id), ``draw``, ``text``, ``ended`` (not cut off).
 
-        A passage that is too long for the model has no text; its record has the reason under ``failed``.
+        A passage that the model cannot read has no text; its record has the reason under ``failed``. An
+        address that fails has records of the first tasks alone.
         """
         asked = [self.corpus.passages([n for n in (task.passage, task.second) if n is not None])
                  for task in batch]  # fmt: skip
@@ -161,7 +162,7 @@ class QueryWriter(NamedTuple):
             seed = int.from_bytes(hashlib.sha256(key).digest()[:7], "big")
             draws.append(Sampling(self.drawing.temperature, seed, _TOP_P))
         records = []
-        for task, result in zip(batch, self._written(asked, draws, decided), strict=True):
+        for task, result in zip(batch, self._written(asked, draws, decided), strict=False):
             if isinstance(result, str):
                 told: Record = {"text": "", "ended": False, "failed": result}
             else:
@@ -212,6 +213,7 @@ def open_queries(
 
     The arguments are the options of ``grls prepare pseudo-queries``.
     """
+    asked = None if endpoint is None else Endpoint(endpoint, model).checked()
     corpus = Corpus.read(data)
     if draw.hops == 2:
         pairs = linked_pairs(corpus, len(corpus) if limit is None else limit, draw.seed)
@@ -227,10 +229,9 @@ def open_queries(
             numbers = sorted(random.Random(draw.seed).sample(numbers, limit))
         tasks = [Task(number, number_of_draw) for number in numbers for number_of_draw in range(draw.queries)]
     origin: dict[str, Any] = {"corpus": corpus.fingerprint, "limit": limit, **asdict(draw)}
-    if endpoint is not None:
-        return tasks, QueryWriter(Endpoint(endpoint, model), QuestionPrompt(True), corpus, draw), {
-            "model": model, "form": QUESTIONS, **origin,
-        }  # fmt: skip
+    if asked is not None:
+        told = {"model": model, "form": QUESTIONS, **origin}
+        return tasks, QueryWriter(asked, QuestionPrompt(True), corpus, draw), told
     trained = (Path(model).expanduser() / FORM).is_file() or not find_writer(str(model)).causal
     if draw.hops == 2 and trained:
         raise ConfigError(
@@ -264,7 +265,7 @@ def estimated_tokens(writer: QueryWriter, tasks: Sequence[Task]) -> int:
 
 EMPTY = "empty"
 CUT = "cut off"
-LONG = "too long to be read"
+UNREAD = "not read by the model"
 COPY = "copies a passage"
 QUOTE = "quotes a passage"
 SHOW = "copies the prompt"
@@ -312,9 +313,9 @@ def sift(
     for record in records:
         text, ids = plain_words(record["text"]), _ids(record)
         faults = {
-            LONG: "failed" in record,
-            EMPTY: not text,
+            UNREAD: "failed" in record,
             CUT: not record["ended"],
+            EMPTY: not text,
             COPY: text == texts.get(ids[0]),
             TWICE: (*ids, text) in seen,
             SHOW: asked and text in SHOWN,

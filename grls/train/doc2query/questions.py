@@ -17,14 +17,17 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
+from itertools import takewhile
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from grls.answer.dialogue import Dialogue, few_shot
 from grls.answer.writer import Continuation, Sampling
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.data.words import plain_words
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 
 _ONE = (
     "Write one question that the passage answers. The question can be understood without the passage: it "
@@ -63,6 +66,12 @@ NEW_TOKENS = 64
 QUESTIONS = hashlib.sha256(repr((_ONE, _TWO, _EXAMPLES)).encode()).hexdigest()
 """Of the prompts: questions depend on them."""
 
+GROUP = 32
+"""Questions of an address that are saved together."""
+_REFUSED = (400, 413, 422)  # this prompt, such as one that is too long
+_STAYS = "what was written stays."
+
+_THOUGHTS = re.compile(r"^.*</think>|<think>.*", re.DOTALL)
 _LABEL = re.compile(r"^(?:\W*(?:question|q)\s*\d*\s*[:.]\s*|[\d\W]*[.)]\s+)?[\"'“”*]*", re.IGNORECASE)
 
 
@@ -108,9 +117,16 @@ class QuestionPrompt(NamedTuple):
 
 
 def question_of(text: str) -> str:
-    """The question in an output: its first line, without a label and quotes."""
-    line = next((line for line in text.split("\n") if line.strip()), "")
-    return _LABEL.sub("", line.strip(), count=1).strip().strip("\"'“”*").strip()
+    """The question in an output: its first line with a question mark, or its first, without label and quotes.
+
+    Thoughts before it, and a line that announces it (``Here is a question:``), are left out.
+    """
+    lines = [
+        _LABEL.sub("", line.strip(), count=1).strip().strip("\"'“”*").strip()
+        for line in _THOUGHTS.sub("", text).split("\n")
+    ]
+    lines = [line for line in lines if line and not line.endswith((":", "："))]
+    return next((line for line in lines if re.search("[?？؟]", line)), lines[0] if lines else "")
 
 
 def linked_pairs(corpus: Corpus, most: int, seed: int) -> list[tuple[int, int]]:
@@ -134,6 +150,19 @@ class Endpoint(NamedTuple):
     together: int = 8
     attempts: int = 5
 
+    def checked(self) -> Endpoint:
+        """Itself, with an address that can be asked."""
+        try:
+            parts = urlsplit(self.url)
+            good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            good = False
+        if not good or re.search(r"\s", self.url):
+            raise ConfigError(
+                f"{Option('endpoint', self.url)} is no address: give one such as http://localhost:8000/v1."
+            )
+        return self
+
     def write(
         self,
         prompts: Sequence[list[dict[str, str]]],
@@ -141,16 +170,34 @@ class Endpoint(NamedTuple):
         new_tokens: int,
         decided: Callable[[int], object] | None = None,
     ) -> list[Continuation | str]:
-        """An answer to each prompt, or why there is none."""
+        """An answer to each prompt, or why it is refused; none from a prompt on at which the server fails.
 
-        def answer(turns: list[dict[str, str]], draw: Sampling) -> Continuation | str:
-            written = self._answer(turns, draw, new_tokens)
+        Raises:
+            ConfigError: if the server fails before it has answered any prompt, or refuses different ones.
+        """
+        ends: list[ConfigError] = []
+
+        def answer(turns: list[dict[str, str]], draw: Sampling) -> Continuation | str | None:
+            if ends:
+                return None
+            try:
+                written = self._answer(turns, draw, new_tokens)
+            except ConfigError as error:
+                ends.append(error)
+                return None
             if decided is not None:
                 decided(1)
             return written
 
         with ThreadPoolExecutor(self.together) as pool:
-            return list(pool.map(answer, prompts, draws))
+            answers = pool.map(answer, prompts, draws)
+            written = [one for one in takewhile(lambda one: one is not None, answers) if one is not None]
+        if not any(isinstance(one, Continuation) for one in written):
+            if ends:
+                raise ends[0]
+            if prompts[0] != prompts[-1]:
+                raise ConfigError(f"the model at {self.url} cannot be asked: {written[0]}; {_STAYS}")
+        return written
 
     def _answer(self, turns: list[dict[str, str]], draw: Sampling, new_tokens: int) -> Continuation | str:
         body = {
@@ -163,29 +210,50 @@ class Endpoint(NamedTuple):
             {"Content-Type": "application/json",
              "Authorization": f"Bearer {os.environ.get('OPENAI_API_KEY', 'none')}"},
         )  # fmt: skip
-        why = ""
+        why = remedy = ""
         for attempt in range(self.attempts):
-            if attempt:
-                time.sleep(2 ** (attempt - 1))
+            wait, remedy = 2.0**attempt, "Call again later"
             try:
                 with urllib.request.urlopen(request, timeout=120) as response:
                     answer = json.load(response)
-                choice = answer["choices"][0]
-                text, end = choice["message"]["content"], choice.get("finish_reason")
-                return Continuation(str(text or ""), (), end != "length")
+                if not isinstance(answer, dict) or not answer.get("error"):
+                    return _continuation(answer)
+                why = f"it answers {json.dumps(answer['error'], ensure_ascii=False)[:_SHOWN]}"
             except urllib.error.HTTPError as error:
-                why = f"it answers {error.code}: {error.read(300).decode('utf-8', 'replace').strip()}"
+                why = f"it answers {error.code}: {_body(error)}"
+                if error.code in _REFUSED:
+                    return why
                 if error.code < 500 and error.code not in (408, 429):
-                    raise ConfigError(f"the model at {self.url} cannot be asked: {why}") from None
-            except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+                    raise ConfigError(f"the model at {self.url} cannot be asked: {why}; {_STAYS}") from None
+                if (after := error.headers.get("Retry-After", "")).isdecimal():
+                    wait = min(float(after), _LONGEST_WAIT)
+            except (OSError, HTTPException) as error:
                 why = f"it cannot be reached ({getattr(error, 'reason', error)})"
-            except (ValueError, KeyError, IndexError, TypeError):
+                remedy = "Start its server, then call again"
+            except (ValueError, KeyError, IndexError, TypeError, AttributeError):
                 raise ConfigError(
                     f"{self.url} answers otherwise than an OpenAI-compatible server does: give the address "
                     "up to /v1, such as http://localhost:8000/v1."
                 ) from None
-        if "reached" in why:
-            raise ConfigError(
-                f"the model at {self.url}: {why}. Start its server, then call again: what was written stays."
-            )
-        return why
+            if attempt + 1 < self.attempts:
+                time.sleep(wait)
+        raise ConfigError(f"the model at {self.url}: {why}. {remedy}: {_STAYS}")
+
+
+_SHOWN = 300  # characters of an error that are shown
+_LONGEST_WAIT = 60.0  # seconds that a server may ask for
+
+
+def _continuation(answer: Any) -> Continuation:
+    choice = answer["choices"][0]
+    text, end = choice["message"]["content"], choice.get("finish_reason")
+    if isinstance(text, list):
+        text = "".join(part.get("text") or "" for part in text)
+    return Continuation(str(text or ""), (), end != "length")
+
+
+def _body(error: urllib.error.HTTPError) -> str:
+    try:
+        return error.read(_SHOWN).decode("utf-8", "replace").strip()
+    except (OSError, HTTPException):
+        return "its answer was cut off"

@@ -93,7 +93,7 @@ def test_a_passage_that_is_too_long_has_no_query_and_the_others_do(
     assert [one for one in found if "failed" not in one] == written(model, [Task(0, 0), Task(1, 0)], sure)
     assert "room for 115 beside 13 new ones" in found[1]["failed"]
     assert caplog.text.count("nothing is written for the passage 'long'") == 1
-    assert sift(found, corpus).dropped == {"too long to be read": 2}
+    assert sift(found, corpus).dropped == {"not read by the model": 2}
     narrow = QueryWriter(TextWriter(*loaded, 127), prompt, corpus, Drawing())
     with pytest.raises(ConfigError, match="tokens before anything is asked"):
         narrow.write(some)

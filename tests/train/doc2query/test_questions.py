@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from failing import raises
+from failing import fails, raises
 from llama_small import write_untrained
 
-from grls.answer.writer import Sampling
+from grls.answer.writer import Continuation, Sampling
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_queries
@@ -32,9 +32,10 @@ CORPUS = Corpus.from_passages(
 
 
 class Server(ThreadingHTTPServer):
-    """Answers with what ``answer`` says of the prompt: a question, a status, or bytes."""
+    """Answers with what ``answer`` says of the prompt: a content, a status, or bytes."""
 
     answer: Any = staticmethod(lambda turns: "?")
+    headers: dict[str, str]
     asked: list[dict[str, Any]]
 
 
@@ -45,6 +46,8 @@ class Handler(BaseHTTPRequestHandler):
         self.server.asked.append(body | {"path": self.path, "key": self.headers["Authorization"]})
         answer = self.server.answer(body["messages"])
         self.send_response(answer if isinstance(answer, int) else 200)
+        for name, value in self.server.headers.items():
+            self.send_header(name, value)
         self.end_headers()
         message = {"choices": [{"message": {"content": answer}, "finish_reason": "stop"}]}
         self.wfile.write(answer if isinstance(answer, bytes) else json.dumps(message).encode())
@@ -57,7 +60,7 @@ class Handler(BaseHTTPRequestHandler):
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(questions.time, "sleep", lambda seconds: None)
     made = Server(("127.0.0.1", 0), Handler)
-    made.asked = []
+    made.asked, made.headers = [], {}
     threading.Thread(target=made.serve_forever, daemon=True).start()
     yield made
     made.shutdown()
@@ -82,9 +85,21 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_question_is_the_first_line_without_label_and_quotes() -> None:
-    for text in ('Question: "Why?"', "**Q1: Why?**", "1. Why?", "\n\nWhy?\nBecause.", "“Why?”", "Why?"):
-        assert question_of(text) == "Why?"
+@pytest.mark.parametrize(
+    "text",
+    ['Question: "Why?"', "**Q1: Why?**", "1. Why?", "\n\nWhy?\nBecause.", "“Why?”", "Why?",
+     "<think>\nWhat?\n</think>\n\nWhy?", "What? I see.</think>Why?", "**Question:**\nWhy?",
+     "Sure! Here is a question:\n\nWhy?", "Of course.\nWhy?"],
+)  # fmt: skip
+def test_a_question_is_the_first_line_with_a_question_mark_without_label_and_quotes(text: str) -> None:
+    assert question_of(text) == "Why?"
+
+
+def test_other_question_marks_and_none() -> None:
+    assert question_of("好的。\n为什么？") == "为什么？"
+    assert question_of("نعم\nلماذا؟") == "لماذا؟"
+    assert question_of("Tell it\nNow") == "Tell it"
+    assert question_of("<think>What is it?") == question_of("Here is one:") == ""
     assert question_of("2010 was what?") == "2010 was what?"
     assert question_of("") == ""
 
@@ -174,7 +189,7 @@ def test_the_command_asks_an_address(
     assert main(command) == 0  # the file of what was written is enough
     assert len(server.asked) == asked
     assert main([*command[:-2], "--tokens", "310", "--output", str(data / "few.jsonl")]) == 0
-    assert "leaves 1 of them" in capsys.readouterr().out
+    assert "; --tokens 310 leaves 1 of them" in capsys.readouterr().out
 
 
 def test_an_address_that_fails(data: Path, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,16 +199,129 @@ def test_an_address_that_fails(data: Path, server: Server, capsys: pytest.Captur
     answers = iter([503, 429, "Why?"])
     server.answer = lambda turns: next(answers)
     assert [one.text for one in endpoint.write(prompt, draws, 8) if not isinstance(one, str)] == ["Why?"]
+    answers = iter([b"", [{"type": "text", "text": "Wh"}, {"type": "text", "text": "y?"}]])
+    server.answer = lambda turns: next(answers)
+    raises(ConfigError, "answers otherwise", endpoint.write, prompt, draws, 8)
+    assert endpoint.write(prompt, draws, 8) == [Continuation("Why?", (), True)]
     server.answer = lambda turns: 503
-    assert endpoint.write(prompt, draws, 8) == ["it answers 503: " + json.dumps(
-        {"choices": [{"message": {"content": 503}, "finish_reason": "stop"}]}
-    )]  # fmt: skip
-    server.answer = lambda turns: 401
-    raises(ConfigError, "cannot be asked: it answers 401", endpoint.write, prompt, draws, 8)
+    raises(
+        ConfigError, "it answers 503: .*Call again later: what was written", endpoint.write, prompt, draws, 8
+    )
+    server.answer = lambda turns: b'{"error": {"message": "model overloaded"}}'
+    raises(ConfigError, "model overloaded.*Call again later", endpoint.write, prompt, draws, 8)
+    for code in (401, 402, 403, 404):
+        server.answer = lambda turns, code=code: code
+        raises(ConfigError, f"cannot be asked: it answers {code}", endpoint.write, prompt, draws, 8)
     server.answer = lambda turns: b"<html>"
     raises(ConfigError, "answers otherwise than an OpenAI-compatible", endpoint.write, prompt, draws, 8)
     nobody = Endpoint("http://127.0.0.1:9/v1", "some")
     raises(ConfigError, r"cannot be reached \(.*call again", nobody.write, prompt, draws, 8)
+
+
+def test_an_answer_that_is_cut_off_is_asked_for_again(server: Server) -> None:
+    server.headers = {"Content-Length": "1000"}
+    asking = Endpoint(address(server), "some", attempts=2)
+    prompt = [QuestionPrompt(True).turns([CORPUS[0]])]
+    raises(ConfigError, "reached.*IncompleteRead", asking.write, prompt, [Sampling(1.0, 0)], 8)
+    assert len(server.asked) == 2
+    server.answer = lambda turns: 404  # an error whose text is cut off
+    raises(ConfigError, "404", asking.write, prompt, [Sampling(1.0, 0)], 8)
+
+
+@pytest.mark.parametrize(
+    ("after", "waited"), [("7", [7, 7]), ("3600", [60, 60]), ("Mon, 30 Nov 2026 10:00:00 GMT", [1, 2])]
+)
+def test_a_server_says_how_long_to_wait(
+    after: str, waited: list[int], server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(questions.time, "sleep", waits.append)
+    server.answer, server.headers = lambda turns: 429, {"Retry-After": after}
+    asking = Endpoint(address(server), "some", attempts=3)
+    prompt = [QuestionPrompt(True).turns([CORPUS[0]])]
+    raises(ConfigError, "it answers 429", asking.write, prompt, [Sampling(1.0, 0)], 8)
+    assert waits == waited
+
+
+@pytest.mark.parametrize("url", ["localhost:8000/v1", "ftp://localhost/v1", "http://", "http://a:x/v1", ""])
+def test_what_is_no_address_is_refused_at_once(
+    url: str, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = fails(capsys, "prepare", "pseudo-queries", "--data", data, "--model", "some", "--output",
+                 data / "out.jsonl", "--endpoint", url)  # fmt: skip
+    assert "is no address: give one such as http://localhost:8000/v1" in said
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> list[str]:
+    """A command that asks for one question of each of 80 passages, up to the address."""
+    made = [Passage(f"p{n}", f"Creature number {n} eats fish and crabs.", f"Creature {n}") for n in range(80)]
+    Corpus.from_passages(made).write(tmp_path / "corpus.jsonl")
+    out = str(tmp_path / "out.jsonl")
+    return ["prepare", "pseudo-queries", "--data", str(tmp_path), "--model", "some", "--output", out,
+            "--draw.queries", "1", "--retrievers", "[]", "--endpoint"]  # fmt: skip
+
+
+def number(turns: list[dict[str, str]]) -> int:
+    return int(turns[-1]["content"].split()[2].strip("."))
+
+
+def written(many: list[str]) -> list[dict[str, Any]]:
+    lines = Path(many[many.index("--output") + 1] + ".written.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines[1:]]
+
+
+@pytest.mark.parametrize("code", [401, 500])
+def test_what_was_written_before_an_error_stays(
+    code: int, many: list[str], server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answer = lambda turns: code if number(turns) == 45 else f"What eats {number(turns)} crabs?"
+    assert "what was written stays" in fails(capsys, *many, address(server))
+    assert [record["passage"] for record in written(many)] == [f"p{n}" for n in range(45)]
+    server.asked.clear()
+    server.answer = lambda turns: f"What eats {number(turns)} crabs?"
+    assert main([*many, address(server)]) == 0
+    assert sorted(number(one["messages"]) for one in server.asked) == [*range(45, 80)]
+
+
+def test_more_tokens_ask_only_for_more_questions(many: list[str], server: Server) -> None:
+    server.answer = lambda turns: f"What eats {number(turns)} crabs?"
+    for tokens in ("4000", "8000", "4000"):
+        assert main([*many, address(server), "--tokens", tokens]) == 0
+        asked = [number(one["messages"]) for one in server.asked]
+        assert len(asked) == len({*asked}) == len(written(many))
+    assert 0 < len(asked) < 80
+
+
+def test_a_prompt_that_is_refused_ends_nothing_and_tells_why(
+    many: list[str], server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answer = lambda turns: 400 if number(turns) == 3 else f"What eats {number(turns)} crabs?"
+    assert main([*many, address(server)]) == 0
+    said = capsys.readouterr().out
+    assert "1 prompt not read by the model, such as: it answers 400" in said
+    assert "dropped: not read by the model 1" in said
+    Path(many[many.index("--output") + 1] + ".written.jsonl").unlink()
+    server.answer = lambda turns: 400
+    assert "cannot be asked: it answers 400" in fails(capsys, *many, address(server))
+
+
+def test_another_language_is_told_although_no_question_is_kept(
+    data: Path, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answer = lambda turns: "Quelle est la raison pour laquelle les animaux vivent dans la rivière ?"
+    out = str(data / "out.jsonl")
+    assert main(["prepare", "pseudo-queries", "--data", str(data), "--model", "some", "--output", out,
+                 "--draw.queries", "1", "--k", "1", "--endpoint", address(server)]) == 1  # fmt: skip
+    said = capsys.readouterr()
+    assert "the questions seem to be in 'fr', and the passages in 'en'" in said.out
+    assert "none of the pseudo-queries is kept" in said.err
+
+
+def test_the_help_says_how_no_retriever_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["prepare", "pseudo-queries", "--help"])
+    assert "With none (``[]``) only unusable texts are dropped" in " ".join(capsys.readouterr().out.split())
 
 
 def test_two_hops_need_links(tmp_path: Path) -> None:
