@@ -461,7 +461,7 @@ def test_a_line_that_is_no_passage_is_named(tmp_path: Path) -> None:
         ),
         (
             {"_id": "a", "text": "x", "y": 1, "metadata": {"y": 2}},
-            "line 1: passage: 'y' is a field, and a key of",
+            r"line 1: passage \('a'\): 'y' is a field, and a key of",
         ),
     ):
         file.write_text(json.dumps(wrong))

@@ -232,6 +232,7 @@ def read_entry(key: Any, content: Any, label: str, form: EntryForm) -> InputEntr
     names = [id_text(name, label, form.source) for name in (key, named) if name is not None]
     if len(set(names)) > 1:
         raise DataError(f"{label}: its key in the dict is {names[0]!r}, its id is {names[1]!r}.", form.source)
+    label = f"{label} ({names[0]!r})" if names else label
     fields = {name: value for name, value in fields.items() if value is not None}
     own, metadata = fields.pop(form.own, None), fields.pop("metadata", {})
     if isinstance(metadata, str):
