@@ -320,6 +320,7 @@ def test_deep_lists(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
 def test_a_rule_is_no_front_matter(tmp_path: Path) -> None:
     (text,) = documents(folder(tmp_path, a_md="---\nFirst slide.\n\n---\nSecond."))
     assert text.text == "First slide.\n\nSecond."
+    assert module.document_of("a.md", "---\n# of the site\ntitle: T\n---\nText.").title == "T"
 
 
 def test_what_a_folder_holds_beside_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
