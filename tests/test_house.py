@@ -31,12 +31,12 @@ class Bound(NamedTuple):
 
 
 BOUNDS = {
-    "tokens of grls": Bound(425_000, 360_000),
-    "tokens of tests": Bound(509_700, 410_000),
-    "words of docstrings": Bound(98_600, 90_000),
+    "tokens of grls": Bound(426_850, 360_000),
+    "tokens of tests": Bound(514_250, 410_000),
+    "words of docstrings": Bound(98_800, 90_000),
     "modules of grls": Bound(332, 300),
-    "functions": Bound(3_485, 2_900),
-    "private functions called once": Bound(266, 450),
+    "functions": Bound(3_493, 2_900),
+    "private functions called once": Bound(271, 450),
     "modules with one importer": Bound(42, 45),
     "modules that name done_bias": Bound(3, 3),
     "option places": Bound(1_134, 700),
