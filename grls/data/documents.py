@@ -31,8 +31,6 @@ from grls.data.words import pieces
 from grls.errors import DataError
 from grls.io.progress import Progress, counted
 
-log = logging.getLogger(__name__)
-
 _MARKDOWN, _HTML = (".md", ".markdown"), (".html", ".htm", ".xhtml")
 
 MOST_BYTES = 100 << 20
@@ -474,14 +472,14 @@ def _tag_of_markdown(tag: re.Match[str]) -> str:
     return tag[0] if markup or name in _MARKUP else escape(tag[0])
 
 
-def html_document(name: str, text: str, unit: str = "line") -> Document:
+def html_document(name: str, text: str) -> Document:
     text = _without_endless(text)
     page = _Page()
     page.feed(text)
     if page.skipped:  # an element that never ends: nothing is left out, then
         page = _Page(skip=frozenset({"script", "style"}))
         page.feed(text)
-    return page.document(name, unit=unit)
+    return page.document(name)
 
 
 def _without_endless(text: str) -> str:
@@ -675,7 +673,7 @@ class _Page(HTMLParser):
             self._size += len(needed)
             self._ends = lines
 
-    def document(self, name: str, title: str = "", unit: str = "line") -> Document:
+    def document(self, name: str, title: str = "") -> Document:
         self.close()
         if self._heading is not None:
             self._end_heading()
@@ -693,9 +691,7 @@ class _Page(HTMLParser):
         elif top is not None and " ".join(text[top.start : top.end].split()) != title:
             top = None
         title = title or " ".join("".join(self._titles).split()) or name
-        return Document(
-            name, title, text, self._headings, top, self._links, self._anchors, self._places, unit
-        )
+        return Document(name, title, text, self._headings, top, self._links, self._anchors, self._places)
 
 
 READERS: dict[str, Callable[[Path, str], Document]] = {
