@@ -38,7 +38,7 @@ from grls.retrieve.fusion.runs import ensemble
 from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.registry import BM25, Opening, load_retriever, with_languages
 from grls.retrieve.run import RetrieverRun
-from grls.retrieve.spec import FORMAT, MANIFEST, Member, write_link
+from grls.retrieve.spec import FORMAT, MANIFEST, Member, read_spec, write_link
 from grls.runs.portions import fingerprint_queries, save_retrieved
 from grls.runs.run import Run
 from grls.tune.search import best, weight_grid
@@ -185,6 +185,10 @@ class FitCandidates:
             [None] * len(gold.queries), NO_FILTER, self.precision, own=self.data.own & gold.qrels.keys(),
         ).save(str(self.run_file(gold.split, system.folder).with_suffix("")), system.name)  # fmt: skip
 
+    def means(self, golds: Sequence[JudgedQueries], rankings: Iterable[Sequence[Hit]]) -> tuple[float, float]:
+        values = values_of(golds, (self.options.decides, ORDER), rankings)
+        return fmean(values[self.options.decides]), fmean(values[ORDER])
+
     def candidate(self, system: System) -> Candidate:
         golds, decides = self.portions[: system.portions], self.options.decides
         values = values_of(golds, (decides, ORDER), self.rankings(system.name, golds))
@@ -263,10 +267,10 @@ class FitCandidates:
             members = [self.rankings(name, golds) for name in parts]
 
             def quality(weights: Any, members: Any = members, golds: Any = golds) -> tuple[float, float]:
-                fusion, decides = replace(_FUSION, weights=weights), self.options.decides
-                ranked = [fusion.fuse(hits, self.options.depth) for hits in zip(*members, strict=True)]
-                values = values_of(golds, (decides, ORDER), ranked)
-                return fmean(values[decides]), fmean(values[ORDER])
+                fusion = replace(_FUSION, weights=weights)
+                return self.means(
+                    golds, [fusion.fuse(hits, self.options.depth) for hits in zip(*members, strict=True)]
+                )
 
             weights = (1.0,) * len(parts)
             if not self.data.unlabelled:
@@ -296,7 +300,10 @@ class FitCandidates:
 
     def named(self, name: str) -> Member:
         """A system as a member of another; BM25 is over the corpus of that one."""
-        return {"kind": BM25} if name == BM25 else f"../{self.systems[name].folder}"
+        folder = self.systems[name].folder
+        if name != BM25:
+            return f"../{folder}"
+        return {"kind": BM25, "analyzer": read_spec(self.folder(folder)).get("analyzer", {})}
 
     def write(self, folder: str, spec: dict[str, Any]) -> None:
         """Write a composite, whose folder holds its specification alone."""

@@ -129,6 +129,22 @@ def test_milliseconds() -> None:
     assert shown == ["0.0", "9.9", "10", "1,584"]
 
 
+def test_bm25_has_stems_where_they_find_more(tmp_path: Path) -> None:
+    animals = ("otter", "badger", "heron", "weasel", "falcon", "beaver", "lizard", "salmon")
+    corpus = [Passage(f"p{n}", f"{name.title()}s swimming.") for n, name in enumerate(animals)]
+    for form, stemmed in (("{}", True), ("{}s", False)):  # of equals the simpler one
+        asked = [Query(f"q{n}", f"how does the {form.format(name)} live?") for n, name in enumerate(animals)]
+        qrels = {"dev": {f"q{n}": {f"p{n}": 1} for n in range(len(animals))}}
+        write_dataset(tmp_path / form, corpus, asked, qrels)
+        ended = fitted(tmp_path / form, tmp_path / f"out {form}")
+        assert ended.metrics["bm25"]["dev R@2"] == 1.0
+        assert ended.done[0][0] == ("BM25, with stems" if stemmed else "BM25")
+        candidates = candidates_of(tmp_path / f"out {form}")
+        candidates.systems["bm25"] = System("bm25", "bm25")
+        for member in (candidates.named("bm25"), read_spec(candidates.folder("bm25"))):
+            assert member["analyzer"].get("stem", False) == stemmed
+
+
 def test_the_page_shows_every_candidate_why_one_was_kept_and_what_was_skipped(
     place: Path, whole: Fitted
 ) -> None:
