@@ -24,12 +24,11 @@ from grls.data.filter_options import NO_FILTER
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError
 from grls.evaluation.measures import query_values
-from grls.fitting.choose import Candidate, FitChoice, choose, choose_unmeasured, level
+from grls.fitting.choose import Candidate, FitChoice, choose, choose_unmeasured, level, measured
 from grls.fitting.models import Machine
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.splits import DEV, SplitData
 from grls.io.files import atomic_file
-from grls.io.progress import counted
 from grls.io.seal import seal
 from grls.retrieve.base import Retriever
 from grls.retrieve.compose import fusion_spec
@@ -221,9 +220,9 @@ class FitCandidates:
     def keep(self, name: str, best: FitChoice) -> FitChoice:
         system = self.system(name)
         chosen, _ = level([self.candidate(system), best.chosen])
-        queries = counted(len(chosen.values), "cut sentence" if self.data.unlabelled else "dev query")
-        shown = f"{self.options.decides} {100 * chosen.value:.1f} on {queries}"
-        return FitChoice(chosen, best.best, f"as was asked: {shown}")
+        queries = "cut sentence" if self.data.unlabelled else "dev query"
+        why = f"as was asked: {measured(chosen, self.options.decides, queries)}"
+        return FitChoice(chosen, best.best, why)
 
     def rank_dev(self) -> JudgedQueries:
         """Save, as one run, what each system ranks for the dev queries that all have ranked; return these

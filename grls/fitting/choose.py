@@ -65,6 +65,18 @@ def level(candidates: Sequence[Candidate]) -> list[Candidate]:
     ]
 
 
+def measured(candidate: Candidate, measure: str, queries: str = "dev query") -> str:
+    """What a candidate was measured to be, with an interval for other queries: Wilson's (1927) for a mean of
+    values from 0 to 1, so that it has a width where all values are equal.
+    """
+    count, mean, z2 = len(candidate.values), candidate.value, 1.96**2
+    middle = (mean + z2 / (2 * count)) / (1 + z2 / count)
+    width = np.sqrt(z2 * np.var(candidate.values) / count + (z2 / (2 * count)) ** 2) / (1 + z2 / count)
+    low, high = (100 * np.clip((middle - width, middle + width), 0, 1)).round().astype(int)
+    shown = f"{measure} {100 * mean:.1f} on {counted(count, queries)}"
+    return f"{shown} (95 % interval {low} to {high})"
+
+
 class FitChoice(NamedTuple):
     """The chosen candidate (on the queries that all have ranked), the best by the measure, and why."""
 
@@ -91,7 +103,7 @@ def choose(
     most = _AS_CHEAP[prefer] * min(candidate.cost for candidate in ordered)
     cheap = [candidate for candidate in ordered if candidate.cost <= most]
     chosen = max(cheap, key=lambda c: (round(c.value, 9), round(c.order, 9), -c.cost))
-    shown = f"{measure} {100 * chosen.value:.1f} on {counted(len(chosen.values), 'dev query')}"
+    shown = measured(chosen, measure)
     if len(equal) == 1:
         return FitChoice(chosen, best, f"the only candidate: {shown}")
     # What chance makes: two standard errors, and one query at least.

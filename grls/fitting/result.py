@@ -48,7 +48,7 @@ class Fitted:
         query_seconds: Candidate -> seconds that ranking a query took, in batches and without loading.
         done: What each stage did, with its seconds.
         skipped: The stages that were not done.
-        more: How they can be done; empty: more time would do none.
+        more: What would help next; empty: nothing that is known.
         links: The candidates whose hops follow links.
     """
 
@@ -77,8 +77,15 @@ class Fitted:
         head = next((head for head in heads if head.startswith(TEST)), heads[0])
         points = 100 * (kept[head] - words[head])
         beside = "below" if points < 0 else "above"
-        shown = f"{head} {100 * kept[head]:.1f}, {abs(points):.1f} points {beside} BM25"
-        return f"{self.kept}: {shown}."
+        queries = counted(self.queries[head.split()[0]], "query")
+        return f"{head} {100 * kept[head]:.1f} on {queries}, {abs(points):.1f} points {beside} BM25."
+
+    @property
+    def closing(self) -> str:
+        """What was kept and why, its gain, what was left out, and what would help next."""
+        left = ", ".join(stage.name for stage in self.skipped if stage.why.startswith("left out"))
+        parts = (f"{self.kept}, {self.why}.", self.gain, f"Left out: {left}." if left else "", self.more)
+        return " ".join(filter(None, parts))
 
     @property
     def report(self) -> Path:
@@ -93,12 +100,9 @@ class Fitted:
             mark = "* " if name == self.kept else "  "
             links = "yes" if name in self.links else "no"
             rows.append([mark + name, *cells, milliseconds(self.query_seconds[name]), links])
-        lines = [
-            f"queries: {sizes_line(self.queries)}",
-            *aligned(rows, {0}),
-            f"kept: {self.kept}, {self.why}",
-        ]
-        return "\n".join(filter(None, (*lines, self.gain, self.more)))
+        return "\n".join(
+            (f"queries: {sizes_line(self.queries)}", *aligned(rows, {0}), f"kept: {self.closing}")
+        )
 
 
 def milliseconds(seconds: float) -> str:
@@ -185,7 +189,7 @@ def _account(fitted: Fitted, stages: FitStages) -> dict[str, list[str]]:
     counts = sizes_line(stages.data.counts(), stages.data.pseudo)
     account = {
         "Quality and cost": [
-            f"Kept: {fitted.kept}, {fitted.why}. {fitted.gain}".strip(),
+            f"Kept: {fitted.closing}",
             f"Measured on {asked}, in percent.",
             f"Milliseconds a query, in batches and without loading, where it was made: {times}.",
         ],
@@ -194,7 +198,6 @@ def _account(fitted: Fitted, stages: FitStages) -> dict[str, list[str]]:
         "What was skipped": [f"{stage.what}: {stage.why}" for stage in fitted.skipped],
     }
     account["What was done"].append(f"{duration(fitted.seconds)} in all, without page and card.")
-    account["What was skipped"] += [fitted.more] if fitted.more else []
     return {heading: lines for heading, lines in account.items() if lines}
 
 

@@ -29,6 +29,7 @@ from grls.tune.step import Journal
 
 _AIM = 0.97  # the share of a budget that is aimed at: stages end a little late
 _ENDING = 20.0  # seconds of choosing, page and card, at most a tenth of the budget
+_FEW = 100  # dev queries below which more of them help most: with 60 the interval is about 20 points wide
 _REPORTED = 100  # test queries that the kept candidate ranks, before time goes to anything else
 
 
@@ -118,7 +119,11 @@ class _FitRun:
         lacked, more = [stage.seconds for stage in skipped if stage.seconds is not None], ""
         if lacked and self.whole is not None:  # what is not known may take as long again
             budget = f"+{math.ceil((1.5 * max(lacked) or self.whole) / 60)}m"
-            more = f"More time does more of what was skipped: call again with {Option('budget', budget)!s}."
+            more = f"Next: more time, {Option('budget', budget)!s}."
+        elif not self.data.unlabelled and len(best.chosen.values) < _FEW:
+            more = "Next: more questions with their passages."
+        elif self.data.hops and not self.data.links:
+            more = "Next: links, names of other passages in the texts or metadata.links."
         spent = self.clock.seconds
         fitted = write_outcome(self.stages, best, gold, ranked, done, skipped, more, spent)
         self.clock.write()

@@ -1,10 +1,11 @@
 """Which candidate is kept."""
 
 import random
+import re
 
 import pytest
 
-from grls.fitting.choose import Candidate, choose, choose_unmeasured
+from grls.fitting.choose import Candidate, choose, choose_unmeasured, measured
 from grls.tune.search import paired_error
 
 
@@ -21,8 +22,8 @@ def test_the_cheapest_of_those_that_chance_does_not_tell_apart_is_kept() -> None
     assert paired_error(better.values, near.values) == pytest.approx(0.125)
     choice = choose([worse, near, better])
     assert (choice.chosen.name, choice.best.name) == ("dense", "hybrid")
-    told = "recall 75.0 on 4 dev queries, where differences below 48 points may be chance"  # one of BM25
-    assert choice.why == f"within chance of hybrid (87.5), and cheaper: {told}"
+    told = "recall 75.0 on 4 dev queries (95 % interval 35 to 90), where differences below 48 points may"
+    assert choice.why == f"within chance of hybrid (87.5), and cheaper: {told} be chance"  # one of BM25
     assert choose([worse, near, better], prefer="quality").chosen.name == "hybrid"
 
 
@@ -51,7 +52,10 @@ def test_a_clear_winner_is_kept_whatever_it_costs() -> None:
     other = candidate("bm25", [0.0] * 20 + [0.1], 1)
     assert choose([other, best]).chosen.name == "hybrid"
     why = choose([best, other], "R@5").why
-    assert why == "the best: R@5 95.2 on 21 dev queries, where differences below 10 points may be chance"
+    told = (
+        "R@5 95.2 on 21 dev queries (95 % interval 77 to 99), where differences below 10 points may be chance"
+    )
+    assert why == f"the best: {told}"
 
 
 def test_where_recall_is_level_the_order_of_passages_decides() -> None:
@@ -67,11 +71,19 @@ def test_where_recall_is_level_the_order_of_passages_decides() -> None:
 def test_the_reason_says_what_was_compared() -> None:
     """One candidate of one, and the cheapest of some that are level, was "the best"."""
     one, other = candidate("bm25", [1.0], 1), candidate("base", [1.0], 2)
-    assert choose([one]).why == "the only candidate: recall 100.0 on 1 dev query"
-    told = (
-        "level with base, and the cheapest: recall 100.0 on 1 dev query, where differences below 100 points"
-    )
-    assert choose([other, one]).why == f"{told} may be chance"  # of a single query
+    assert choose([one]).why == "the only candidate: recall 100.0 on 1 dev query (95 % interval 21 to 100)"
+    told = "recall 100.0 on 1 dev query (95 % interval 21 to 100), where differences below 100 points may"
+    assert choose([other, one]).why == f"level with base, and the cheapest: {told} be chance"
+
+
+def test_the_interval_holds_what_all_questions_say() -> None:
+    draw, values = random.Random(0), [0.0, 0.5, 1.0, 1.0]
+    held = 0
+    for _ in range(500):
+        sample = candidate("bm25", draw.choices(values, k=30), 1)
+        low, high = map(int, re.findall(r"interval (\d+) to (\d+)", measured(sample, "R@5"))[0])
+        held += low <= 62.5 <= high
+    assert 465 < held < 500
 
 
 def test_without_labelled_questions_the_fusion_is_kept() -> None:
