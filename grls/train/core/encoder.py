@@ -99,7 +99,7 @@ def fit_encoder(
         plugins=[] if sharded else [AtomicCheckpointIO()], use_distributed_sampler=False,
         callbacks=[
             GiveBackFreed(), RefuseNaN(LEARNING_RATE), TimeLimit(clock, steps),
-            *([] if clock.meter else [TrainingLines()]), *([best] if dev else []),
+            *([] if clock.meter else [TrainingLines(steps)]), *([best] if dev else []),
             ModelCheckpoint(**checkpoints, filename="last"),
         ],
         enable_model_summary=False, enable_progress_bar=clock.meter is None, num_sanity_val_steps=0,

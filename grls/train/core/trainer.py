@@ -248,13 +248,17 @@ def is_metered(trainer: L.Trainer) -> bool:
 
 
 class TrainingLines(L.Callback):
-    """Step, loss and remaining time of a Lightning trainer, where no terminal shows a bar (nohup, SLURM)."""
+    """Step, loss and remaining time of a Lightning trainer, where no terminal shows a bar (nohup, SLURM).
 
-    def __init__(self) -> None:
+    ``steps``: those of the whole training; None: as many as the trainer makes.
+    """
+
+    def __init__(self, steps: int | None = None) -> None:
+        self.steps = steps
         self._progress: Progress | None = None
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        total = trainer.estimated_stepping_batches
+        total = trainer.estimated_stepping_batches if self.steps is None else self.steps
         steps = int(total) if math.isfinite(total) and total > 0 else None
         shown = trainer.is_global_zero and not (sys.stderr is not None and sys.stderr.isatty())
         self._progress = Progress(steps, "train", "steps", trainer.global_step, shown).__enter__()

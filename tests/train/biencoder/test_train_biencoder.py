@@ -92,11 +92,18 @@ def test_passages_that_are_cut_in_training_are_told_of(
 
 @pytest.mark.parametrize(("limit", "steps"), [(3, 3), (9, 8)])
 def test_training_ends_with_the_steps_or_with_the_epochs(
-    limit: int, steps: int, place: Path, tmp_path: Path
+    limit: int,
+    steps: int,
+    place: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr("grls.io.progress.EVERY", 0.0)
     given = ("--fit.epochs=1", f"--fit.max_steps={limit}")
     output = train(place, tmp_path / "out", *given)
     assert list(logged(output, "train_loss")) == [*range(1, steps + 1)]
+    assert f"train {steps} of {steps} steps" in capsys.readouterr().err
 
 
 def test_bfloat16_needs_no_gpu_and_rounds(
