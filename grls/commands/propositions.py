@@ -8,10 +8,8 @@ from time import perf_counter
 from typing import Any
 
 from grls.answer.riches.options import PropositionOptions
-from grls.data.dataset import query_record
-from grls.data.language import guess
 from grls.data.words import USUAL, Analyzer
-from grls.errors import ConfigError, Option
+from grls.errors import ConfigError
 from grls.io.arguments import Count
 from grls.io.files import atomic_file, refuse_unwritable, write_json
 from grls.io.jsonl import write_line
@@ -19,7 +17,6 @@ from grls.io.progress import counted
 from grls.io.work import all_done
 from grls.models.option_names import Device, Numbers
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
-from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.judge import open_judge
 from grls.retrieve.registry import BM25, Opening
 from grls.train.doc2query.options import USUAL_DRAWING, Drawing
@@ -111,75 +108,26 @@ def pseudo_queries(
         precision: Precision of the query generator: bfloat16 only where the processor has it.
         analyzer: How bm25 splits texts into words: language, stemming and function words.
     """
-    from grls.retrieve.hops.retriever import hop_by_hop
-    from grls.train.doc2query.generate import PORTION, estimated_tokens, open_queries, sift
-    from grls.train.doc2query.questions import GROUP, QuestionPrompt
+    from grls.train.doc2query.generate import PORTION, open_queries
+    from grls.train.doc2query.questions import GROUP
+    from grls.train.doc2query.written import judged, save, written
 
     refuse_unwritable(output)
-    tasks, writer, origin = open_queries(
-        data, model, draw, limit, search.batch_size, device, precision, endpoint
-    )
-    corpus, asked = writer.corpus, isinstance(writer.prompt, QuestionPrompt)
-    every = tasks
-    if asked:
-        needed = estimated_tokens(writer, tasks)
-        told = f"about {needed:,} tokens are read and written for {counted(len(tasks), 'question')}"
-        if tokens is not None and needed > tokens:
-            tasks = tasks[: max(1, len(tasks) * tokens // needed)]
-            told += f"; {Option('tokens', tokens)!s} leaves {len(tasks):,} of them"
-        print(told)
-    elif tokens is not None:
-        raise ConfigError(f"{Option('tokens')} is for an instructed language model: leave it out.")
-    judges = [open_judge(name, corpus, Opening(device, search=search), analyzer) for name in retrievers]
-    if draw.hops > 1:
-        judges = [hop_by_hop(judge, HopOptions(steps="ranked", max=draw.hops)) for judge in judges]
-    start = perf_counter()
-    with all_done(
-        tasks, writer.write, _beside(output, "written.jsonl"), origin, writer.name,
-        PORTION * search.batch_size if endpoint is None else GROUP, "pseudo-queries", "queries", every,
-        alone=endpoint is not None,
-    ) as file:  # fmt: skip
-        records = list(file)
-        if new := file.count - file.found:
-            seconds = perf_counter() - start
-            print(f"{counted(new, 'query')} written in {seconds:.1f} s, {file.found:,} found in {file.path}")
-    sifted = sift(records, corpus, judges, k, asked)
-    dropped = dict(sorted(sifted.dropped.items()))
-    reasons = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items())
-    if unread := [record["failed"] for record in records if "failed" in record]:
-        print(f"{counted(len(unread), 'prompt')} not read by the model, such as: {unread[0]}")
-    if asked:
-        spoken, read = (
-            guess(record["text"] for record in records if record["text"]),
-            guess(p.text for p in corpus.passages([*range(0, len(corpus), -(-len(corpus) // 200))])),
-        )
-        if None not in (spoken, read) and spoken != read:
-            print(f"the questions seem to be in {spoken!r}, and the passages in {read!r}: take another model")
+    opened = open_queries(data, model, draw, limit, search.batch_size, device, precision, endpoint)
+    _, writer, origin = opened
+    judges = [
+        open_judge(name, writer.corpus, Opening(device, search=search), analyzer) for name in retrievers
+    ]
+    together = PORTION * search.batch_size if endpoint is None else GROUP
+    sifted = judged(written(opened, output, together, tokens), writer, judges, draw.hops, k)
     if not sifted.queries:
         raise ConfigError(
-            f"none of the pseudo-queries is kept ({reasons}); raise --k, or take a better model."
+            f"none of the pseudo-queries is kept ({sifted.reasons}); raise --k, or take a better model."
         )
-    with atomic_file(output) as stream:
-        for query in sifted.queries:
-            write_line(stream, query_record(query))
-    judged = {"k": k, "retrievers": [*retrievers]} if retrievers else {}
-    counts = {"kept": len(sifted.queries), "dropped": dropped}
-    write_json(_beside(output, "manifest.json"), {**origin, **judged, **counts})
-    written, passages = len(records), len({query.evidence[0] for query in sifted.queries})
-    print(
-        f"{len(sifted.queries):,} of {counted(written, 'pseudo-query')} kept, for "
-        f"{counted(passages, 'passage')}"
-    )
-    if sifted.searched:
-        print(f"round trip: {sifted.rate:.1%} of {sifted.searched:,} find their passages among the {k} best")
-    if dropped:
-        print(f"dropped: {reasons}")
-    if asked:
-        for query in sifted.queries[:: max(1, len(sifted.queries) // _EXAMPLES)][:_EXAMPLES]:
-            print(f"  {query.text}  ({', '.join(query.evidence)})")
-
-
-_EXAMPLES = 10  # questions that are shown
+    save(output, sifted.queries)
+    how = {"k": k, "retrievers": [*retrievers]} if retrievers else {}
+    counts = {"kept": len(sifted.queries), "dropped": dict(sorted(sifted.dropped.items()))}
+    write_json(_beside(output, "manifest.json"), {**origin, **how, **counts})
 
 
 def _beside(output: str, ending: str) -> Path:

@@ -215,19 +215,7 @@ def open_queries(
     """
     asked = None if endpoint is None else Endpoint(endpoint, model).checked()
     corpus = Corpus.read(data)
-    if draw.hops == 2:
-        pairs = linked_pairs(corpus, len(corpus) if limit is None else limit, draw.seed)
-        if not pairs:
-            raise ConfigError(
-                f"no passage of {corpus.source} names or links to another, so no question of two hops can be "
-                f"written: leave {Option('draw.hops', 2)} out."
-            )
-        tasks = [Task(first, number, second) for first, second in pairs for number in range(draw.queries)]
-    else:
-        numbers: Sequence[int] = range(len(corpus))
-        if limit is not None and limit < len(corpus):
-            numbers = sorted(random.Random(draw.seed).sample(numbers, limit))
-        tasks = [Task(number, number_of_draw) for number in numbers for number_of_draw in range(draw.queries)]
+    tasks = drawn_tasks(corpus, draw, limit)
     origin: dict[str, Any] = {"corpus": corpus.fingerprint, "limit": limit, **asdict(draw)}
     if asked is not None:
         told = {"model": model, "form": QUESTIONS, **origin}
@@ -250,6 +238,22 @@ def open_queries(
     prompt = QueryPrompt(tokenizer, not loaded.config.is_encoder_decoder, form)
     texts = TextWriter(loaded, tokenizer, form.query_tokens + 1, batch_size)
     return tasks, QueryWriter(texts, prompt, corpus, draw), {"form": form._asdict(), **origin}
+
+
+def drawn_tasks(corpus: Corpus, draw: Drawing, limit: int | None) -> list[Task]:
+    """Of so many passages, or links, as many queries as are drawn of each."""
+    if draw.hops == 2:
+        pairs = linked_pairs(corpus, len(corpus) if limit is None else limit, draw.seed)
+        if not pairs:
+            raise ConfigError(
+                f"no passage of {corpus.source} names or links to another, so no question of two hops can be "
+                f"written: leave {Option('draw.hops', 2)} out."
+            )
+        return [Task(first, number, second) for first, second in pairs for number in range(draw.queries)]
+    numbers: Sequence[int] = range(len(corpus))
+    if limit is not None and limit < len(corpus):
+        numbers = sorted(random.Random(draw.seed).sample(numbers, limit))
+    return [Task(number, number_of_draw) for number in numbers for number_of_draw in range(draw.queries)]
 
 
 def estimated_tokens(writer: QueryWriter, tasks: Sequence[Task]) -> int:
@@ -287,6 +291,10 @@ class Sifted(NamedTuple):
     def rate(self) -> float:
         """Share of the queries searched for that led back to their passage."""
         return 1 - self.dropped[ASTRAY] / self.searched if self.searched else 0.0
+
+    @property
+    def reasons(self) -> str:
+        return ", ".join(f"{reason} {count:,}" for reason, count in sorted(self.dropped.items()))
 
 
 def sift(

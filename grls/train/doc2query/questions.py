@@ -150,8 +150,8 @@ class Endpoint(NamedTuple):
     together: int = 8
     attempts: int = 5
 
-    def checked(self) -> Endpoint:
-        """Itself, with an address that can be asked."""
+    def checked(self, option: str = "endpoint") -> Endpoint:
+        """Itself, with an address that can be asked; ``option`` names it."""
         try:
             parts = urlsplit(self.url)
             good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -159,7 +159,7 @@ class Endpoint(NamedTuple):
             good = False
         if not good or re.search(r"\s", self.url):
             raise ConfigError(
-                f"{Option('endpoint', self.url)} is no address: give one such as http://localhost:8000/v1."
+                f"{Option(option, self.url)} is no address: give one such as http://localhost:8000/v1."
             )
         return self
 

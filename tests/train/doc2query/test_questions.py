@@ -1,13 +1,12 @@
 """Questions by an instructed language model, here and at an address: prompts, checks, and the command."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chat_server import Server, address, serving
 from failing import fails, raises
 from llama_small import write_untrained
 
@@ -31,44 +30,11 @@ CORPUS = Corpus.from_passages(
 )  # fmt: skip
 
 
-class Server(ThreadingHTTPServer):
-    """Answers with what ``answer`` says of the prompt: a content, a status, or bytes."""
-
-    answer: Any = staticmethod(lambda turns: "?")
-    headers: dict[str, str]
-    asked: list[dict[str, Any]]
-
-
-class Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        assert isinstance(self.server, Server)
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append(body | {"path": self.path, "key": self.headers["Authorization"]})
-        answer = self.server.answer(body["messages"])
-        self.send_response(answer if isinstance(answer, int) else 200)
-        for name, value in self.server.headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        message = {"choices": [{"message": {"content": answer}, "finish_reason": "stop"}]}
-        self.wfile.write(answer if isinstance(answer, bytes) else json.dumps(message).encode())
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(questions.time, "sleep", lambda seconds: None)
-    made = Server(("127.0.0.1", 0), Handler)
-    made.asked, made.headers = [], {}
-    threading.Thread(target=made.serve_forever, daemon=True).start()
-    yield made
-    made.shutdown()
-    made.server_close()
-
-
-def address(server: Server) -> str:
-    return f"http://127.0.0.1:{server.server_port}/v1"
+    with serving() as made:
+        yield made
 
 
 def question(turns: list[dict[str, str]]) -> str:
