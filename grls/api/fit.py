@@ -73,8 +73,8 @@ def fit(
         corpus: The passages: texts, dicts, a data frame, a folder of documents, …
             (:func:`~grls.data.inputs.entries.corpus_of`). A data set folder may hold the queries as well.
         queries: Queries to learn from (:func:`~grls.data.inputs.entries.queries_from`); None: those of the
-            data set folder ``corpus``. Without any nothing is trained, and what is kept is the fusion of BM25
-            and an encoder.
+            data set folder ``corpus``. Without any, and without ``writer``, nothing is trained, and what is
+            kept is the fusion of BM25 and an encoder.
         gold: Their gold passages (:func:`~grls.data.inputs.gold.gold_of`).
         output: The folder of the run; one that was killed goes on when it is called again; None: a temporary
             folder, which goes with the result.

@@ -20,7 +20,8 @@ def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -
     Args:
         data: Data set folder in BEIR's layout, or documents: a folder of text, Markdown, HTML, PDF and DOCX
             files. Without dev queries a part of the training queries is split
-            off. Without both nothing is trained; the result is a fusion of BM25 and an encoder.
+            off. Without both, and without ``writer``, nothing is trained; the result is a fusion of BM25 and
+            an encoder.
         output: The folder of the run.
         plan: Print what data, machine and models are and which stages there would be, and end.
         options: The options of :class:`~grls.fitting.options.FitOptions`.

@@ -199,8 +199,9 @@ class FitCandidates:
 
     def choose(self) -> FitChoice:
         candidates = [self.candidate(system) for system in self.systems.values()]
-        if self.data.unlabelled:
-            return choose_unmeasured(candidates)
+        if self.data.unlabelled:  # written questions teach, and tell no better which candidate is best
+            trained = {"dense", "hybrid"}
+            return choose_unmeasured([c for c in candidates if trained.isdisjoint((c.name, *c.members))])
         return choose(candidates, self.options.decides, self.options.prefer)
 
     def link(self, name: str) -> None:
@@ -220,8 +221,7 @@ class FitCandidates:
     def keep(self, name: str, best: FitChoice) -> FitChoice:
         system = self.system(name)
         chosen, _ = level([self.candidate(system), best.chosen])
-        queries = "cut sentence" if self.data.unlabelled else "dev query"
-        why = f"as was asked: {measured(chosen, self.options.decides, queries)}"
+        why = f"as was asked: {measured(chosen, self.options.decides, self.data.dev_kind)}"
         return FitChoice(chosen, best.best, why)
 
     def rank_dev(self) -> JudgedQueries:

@@ -21,7 +21,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from grls.errors import ConfigError, DataError, GrlsError, MismatchError, Option, WriteError
+from grls.errors import ConfigError, DataError, GrlsError, MismatchError, Option, WriteError, out_of_memory
 from grls.evaluation.measures import cutoff
 from grls.fitting.search import TimeIsUp
 from grls.io.files import read_json, refuse_unwritable, write_json
@@ -117,6 +117,14 @@ class FitClock:
             with suppress(WriteError):  # a full disk: the stage says so
                 self._file.parent.mkdir(parents=True, exist_ok=True)
                 write_json(self._file, {"seconds": round(self.seconds, 1)})
+
+
+def failure(error: Exception) -> str:
+    """Why a part of a run failed, in a line."""
+    if out_of_memory(error):
+        return "there is too little memory for it"
+    known = isinstance(error, (GrlsError, TimeIsUp))
+    return str(error) if known else f"{type(error).__name__}: {error}"
 
 
 class FitProgress:

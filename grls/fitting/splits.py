@@ -3,7 +3,7 @@
 =====  ==================================================================================================
 split  what for
 =====  ==================================================================================================
-train  to learn from; without training pairs, pseudo-queries
+train  to learn from; without training pairs, pseudo-queries: written by a language model, or cut
 tune   to measure trainings and to find weights: half of a large dev split, otherwise there is none
 dev    to choose a system (and, where there is no ``tune``, to tune); a part of train where there is none
 test   for the report alone; it may be missing
@@ -17,12 +17,14 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Collection, Mapping
+import shutil
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count, islice
 from pathlib import Path
 from statistics import fmean
+from types import MappingProxyType
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import (
@@ -53,8 +55,8 @@ from grls.fitting.options import FitOptions
 from grls.io.progress import counted
 
 TRAIN, TUNE, DEV, TEST = "train", "tune", "dev", "test"
-CUT = "cut sentences"
-"""What results call dev queries that are parts of sentences of the passages."""
+CUT, WRITTEN = "cut sentences", "written questions"
+"""What results call dev queries that are parts of sentences of passages, and those of a language model."""
 
 _DEV_MOST = 200  # queries that are split off as dev, at most; a fifth of train otherwise
 _LARGE = 300  # dev queries from which one half tunes and the other chooses; of fewer, all do both
@@ -70,12 +72,12 @@ _SHORT = 40
 """The most words of a passage, on average, that is a short fact: reading it to its end costs little."""
 
 
-def sizes_line(counts: Mapping[str, int], cut: Collection[str] = ()) -> str:
-    """Numbers of queries by their split; those of the splits ``cut`` are cut sentences."""
+def sizes_line(counts: Mapping[str, int], pseudo: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Numbers of queries by their split, with what those are that are ``pseudo``."""
     return ", ".join(
-        counted(count, CUT[:-1])
-        if split == CUT
-        else f"{count:,} {split}{f' ({CUT})' if split in cut else ''}"
+        counted(count, split[:-1])
+        if split in (CUT, WRITTEN)
+        else f"{count:,} {split}{f' ({pseudo[split]})' if split in pseudo else ''}"
         for split, count in counts.items()
     )
 
@@ -89,13 +91,15 @@ class SplitData:
         qrels: Split -> judgements.
         fingerprint: Of all that a run depends on, as it was given.
         notes: What counts as gold where that is not the qrels, and what was changed.
-        pseudo: Splits whose queries are cut out of passages.
+        pseudo: Split -> what its queries are, where they are not labelled: ``cut sentences`` of passages, or
+            ``written questions`` of a language model.
         own: Ids of the queries that are passages (:func:`~grls.data.dataset.passage_queries`).
         words: Mean number of words of a passage, its title included.
         language: ISO 639-1 code of the corpus' language; None: it cannot be guessed.
         gold: Mean number of gold passages of a training query; a pseudo-query has one.
         several: Share of training queries with several gold passages.
         gold_hops: Number of hops that find nearly all gold passages of a query; 1: few have several.
+        taught: Divides the same data with written questions in place of cut sentences.
     """
 
     name: str
@@ -104,20 +108,27 @@ class SplitData:
     qrels: dict[str, Qrels]
     fingerprint: str
     notes: tuple[str, ...]
-    pseudo: tuple[str, ...]
+    pseudo: Mapping[str, str]
     own: frozenset[str]
     words: float
     language: str | None
     gold: float
     several: float
     gold_hops: int
+    taught: Callable[[Sequence[Query]], SplitData]
 
     def counts(self) -> dict[str, int]:
         return {split: len(judged) for split, judged in self.qrels.items()}
 
     def written(self, folder: Path) -> SplitData:
-        """The same with the corpus of a folder, into which it is written if it is not there."""
-        if not (folder / "corpus.jsonl").is_file():
+        """The same with the corpus of a folder, into which it is written if it is not there.
+
+        Where cut sentences were there first, questions take their place, and what ranked those goes.
+        """
+        there = (folder / "corpus.jsonl").is_file()
+        texts = [query.text for query in self.queries]
+        if not there or (self.pseudo and [query.text for query in read_queries(folder)] != texts):
+            shutil.rmtree(folder.parent / "runs", ignore_errors=True)
             write_dataset(folder, self.corpus, self.queries, self.qrels)
         return replace(self, corpus=Corpus.read(folder))
 
@@ -148,12 +159,17 @@ class SplitData:
 
     @property
     def unlabelled(self) -> bool:
-        """Whether dev queries are cut out of passages: BM25 wins on them, whatever wins on questions."""
+        """Whether dev queries are not labelled: on cut sentences BM25 wins, whatever wins on questions."""
         return DEV in self.pseudo
 
     @property
+    def dev_kind(self) -> str:
+        """What a dev query is called."""
+        return self.pseudo[DEV][:-1] if self.unlabelled else "dev query"
+
+    @property
     def untaught(self) -> str | None:
-        if self.unlabelled:
+        if self.pseudo.get(DEV) == CUT:
             return "without labelled questions nothing tells whether a training helps"
         return f"give {LEAST_QUERIES} training queries or more" if self.few else None
 
@@ -224,8 +240,13 @@ def divided(
     qrels: dict[str, Qrels],
     seed: int,
     notes: tuple[str, ...] = (),
+    written: Sequence[Query] = (),
 ) -> SplitData:
-    """Make the splits that a run needs of those that are given; the same for the same seed."""
+    """Make the splits that a run needs of those that are given; the same for the same seed.
+
+    ``written`` are questions of a language model, to learn from where there are no labelled ones.
+    """
+    taught = partial(divided, name, corpus, queries, qrels, seed, notes)
     empty = (passage.id for passage in corpus if not passage.text.strip() and not passage.title.strip())
     if ids := list(islice(empty, 4)):
         shown = ", ".join(map(repr, ids[:3])) + (", …" if len(ids) > 3 else "")
@@ -240,7 +261,7 @@ def divided(
     digest = hashlib.sha256(corpus.fingerprint.encode())
     for part in (queries, qrels):
         digest.update(json.dumps(part, ensure_ascii=False).encode())
-    queries, qrels, changes, pseudo = [*queries], {**qrels}, [*notes], list[str]()
+    queries, qrels, changes, pseudo = [*queries], {**qrels}, [*notes], dict[str, str]()
     for earlier, later in ((TRAIN, TEST), (DEV, TEST), (TRAIN, DEV)):  # none is learned that is asked
         both = qrels.get(earlier, {}).keys() & qrels.get(later, {}).keys()
         if both:
@@ -250,23 +271,27 @@ def divided(
             if not qrels[earlier]:
                 del qrels[earlier]
     if TRAIN not in qrels:
-        written = sentence_queries(corpus, _PSEUDO, seed, {query.id for query in queries})
-        if not written:
+        asked = "training queries" if DEV in qrels else "labelled questions"
+        taken = {query.id for query in queries}
+        kind, made = WRITTEN, [query for query in written if query.id not in taken]
+        told = f"no {asked}: {counted(len(made), WRITTEN[:-1])} of a language model stand in for them"
+        if not made:
+            kind, made = CUT, sentence_queries(corpus, _PSEUDO, seed, taken)
+            worse = "results are worse" if DEV in qrels else "BM25 finds more"
+            told = (
+                f"no {asked}: {counted(len(made), 'pseudo-query')}, parts of sentences of the passages, "
+                f"stand in for them, and {worse} than with real ones"
+            )
+        if not made:
             raise DataError(
                 "no passage has a sentence, so no query can be made of them: give queries with their "
                 "passages (queries.jsonl and qrels/train.tsv).",
                 name,
             )
-        queries += written
-        qrels[TRAIN] = evidence_qrels(written)
-        pseudo.append(TRAIN)
-        asked, found = "labelled questions", "BM25 finds more"
-        if DEV in qrels:
-            asked, found = "training queries", "results are worse"
-        changes.append(
-            f"no {asked}: {counted(len(written), 'pseudo-query')}, parts of sentences of the passages, "
-            f"stand in for them, and {found} than with real ones"
-        )
+        changes.append(told)
+        queries += made
+        qrels[TRAIN] = evidence_qrels(made)
+        pseudo = dict.fromkeys((TRAIN,) if DEV in qrels else (TRAIN, DEV), kind)
     if DEV not in qrels:
         whole = len(qrels[TRAIN])
         size = max(1, min(_DEV_MOST, whole // 5))
@@ -278,13 +303,16 @@ def divided(
             told = f"{size:,} of the {counted(whole, 'training query')} are split off as dev"
         if not pseudo:
             changes.append(f"no dev queries: {told}")
-        pseudo += [DEV] if pseudo else []
     if (whole := len(qrels[DEV])) >= _LARGE:
         qrels[TUNE], qrels[DEV] = _parted(qrels[DEV], _drawn(qrels[DEV], whole // 2, seed))
         told = counted(whole, "dev query")
         changes.append(f"of {told} {len(qrels[TUNE]):,} tune and {len(qrels[DEV]):,} choose")
     if TEST not in qrels:
-        told = f"{CUT}, on which BM25 wins" if DEV in pseudo else "dev, which the choice was made on"
+        told = {
+            None: "dev, which the choice was made on",
+            CUT: f"{CUT}, on which BM25 wins",
+            WRITTEN: f"{WRITTEN}, which are easier than real ones",
+        }[pseudo.get(DEV)]
         changes.append(f"no test queries: the report is on {told}")
     qrels = {name: qrels[name] for name in (TRAIN, TUNE, DEV, TEST) if name in qrels}
     every = {query: grades for judged in qrels.values() for query, grades in judged.items()}
@@ -298,10 +326,10 @@ def divided(
     gold, several = fmean(golds), fmean(size > 1 for size in golds)
     gold_hops = max(2, min(max(golds), round(2 * gold), 4)) if several >= _ASKS else 1
     return SplitData(
-        name, corpus, queries, qrels, digest.hexdigest(), tuple(changes), tuple(pseudo), own,
+        name, corpus, queries, qrels, digest.hexdigest(), tuple(changes), pseudo, own,
         words=fmean(count_words(f"{passage.title} {passage.text}") for passage in sample),
         language=guess(passage.text for passage in sample),
-        gold=gold, several=several, gold_hops=gold_hops,
+        gold=gold, several=several, gold_hops=gold_hops, taught=taught,
     )  # fmt: skip
 
 

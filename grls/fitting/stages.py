@@ -46,6 +46,7 @@ from grls.io.arguments import options_of
 from grls.io.progress import counted, duration, mean_load
 from grls.io.recipes import recipe_values
 from grls.models.biencoder import BiEncoderModel
+from grls.models.load.base_models import find_writer
 from grls.models.text_encoder import passage_text
 from grls.retrieve.base import untuned_fingerprint
 from grls.retrieve.bm25 import BM25Retriever
@@ -98,6 +99,8 @@ class FitStages:
         self.data, self.output, self.options, self.progress = data, output, options, progress
         self.machine = this_machine(options.device)
         self.models = base_models(options.biencoder, options.generator, self.machine, data.language)
+        if options.writer is not None and options.writer_model is None:
+            find_writer(options.writer)  # or an error
         without = self.models.without
         lacking = [why for name, why in without.items() if getattr(options, name) == AUTO]
         if len(without) == 2 and lacking and (data.unlabelled or not data.few):
@@ -178,15 +181,20 @@ class FitStages:
         """How many passages a kill can cost: they are embedded again."""
         return min(4096, max(128, len(self.data.corpus) // 64))
 
-    def _embedded(self, name: str, model: str, allowance: float | None) -> None:
-        """Embed the corpus with a model, and rank."""
-        folder, begun = self.candidates.folder(name), perf_counter()
-        assert self.models.biencoder is not None
+    def embed(self, name: str, model: str) -> Path:
+        """The folder of the corpus as a model embeds it."""
+        folder = self.candidates.folder(name)
         if not (folder / "grls.json").is_file():
             workers = Workers(None, WorkerOptions(shard=self._shard))
             building = Building(str(folder), "dense", device=self.options.device, workers=workers)
             build(model, self.candidates.place, building)
         update_spec(folder, {"search": {"truncate_queries": True}})  # a long query is no reason to fail
+        return folder
+
+    def _embedded(self, name: str, model: str, allowance: float | None) -> None:
+        """Embed the corpus with a model, and rank."""
+        begun, folder = perf_counter(), self.embed(name, model)
+        assert self.models.biencoder is not None
         left = None if allowance is None else allowance - (perf_counter() - begun)
         self._ranked(System(name, folder.name, models=(self.models.biencoder.name,)), left)
 

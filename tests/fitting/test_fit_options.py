@@ -28,11 +28,18 @@ def test_a_budget_that_is_no_time(budget: str) -> None:
         ("device", "cuda:1", r"got 'cuda:1'\. Set CUDA_VISIBLE_DEVICES=1, and give cuda"),
         ("measure", "nDCG@x", "nDCG@x"),
         ("k", 0, "k must be at least 1, got 0"),
+        ("writer_limit", 9, "writer names no model that writes questions; give one"),
+        ("writer", "http://localhost:1/v1", "writer_model names the model at http://localhost:1/v1; give it"),
     ],
 )
 def test_values_of_a_wrong_kind(option: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         FitOptions(**{option: value})
+
+
+def test_a_writer_with_a_model_is_an_address() -> None:
+    with pytest.raises(ConfigError, match="writer.localhost:8000/v1.? is no address: give one such as http"):
+        FitOptions(writer="localhost:8000/v1", writer_model="some")
 
 
 def test_a_device_that_the_trainings_take() -> None:

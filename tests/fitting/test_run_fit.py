@@ -600,7 +600,10 @@ def test_without_labelled_questions_the_fusion_with_the_encoder_is_kept(
     assert "nothing is trained: without labelled questions" in printed
     assert "kept by rule: bm25 + base, " in printed
     content = json.loads((output / "fit.json").read_text())
-    assert (content["best_on_dev"], content["data"]["pseudo"]) == (None, ["train", "dev"])
+    assert (content["best_on_dev"], content["data"]["pseudo"]) == (
+        None,
+        {"train": "cut sentences", "dev": "cut sentences"},
+    )
     assert content["data"]["queries"] == {"train": 8, "dev": 2, "test": 3}
     kept = fitted(data, output, options, keep="base")
     assert " on 2 cut sentences (95 % " in kept.why

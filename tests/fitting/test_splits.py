@@ -23,7 +23,7 @@ def divided(data: Path, **options: Any) -> SplitData:
 
 def test_all_splits_stay_as_they_are(tmp_path: Path) -> None:
     made = divided(write_fit_data(tmp_path / "data"))
-    assert (made.counts(), made.notes, made.pseudo) == ({"train": 9, "dev": 4, "test": 3}, (), ())
+    assert (made.counts(), made.notes, made.pseudo) == ({"train": 9, "dev": 4, "test": 3}, (), {})
     assert made.tune == "dev"
 
 
@@ -43,7 +43,7 @@ def test_without_training_queries_there_are_pseudo_queries_and_that_is_said(tmp_
     data = write_fit_data(tmp_path / "data", "dev", "test")
     made = divided(data)
     assert made.counts() == {"train": 10, "dev": 4, "test": 3}
-    assert made.pseudo == ("train",)
+    assert made.pseudo == {"train": "cut sentences"}
     assert "10 pseudo-queries, parts of sentences" in made.notes[0]
     real = set(made.qrels["dev"]) | set(made.qrels["test"])
     assert {query.id for query in made.queries if query.metadata != _CUT} == real
@@ -54,7 +54,7 @@ def test_a_corpus_alone_is_enough(tmp_path: Path) -> None:
     (tmp_path / "data" / "queries.jsonl").unlink()
     made = divided(tmp_path / "data")
     assert made.counts() == {"train": 8, "dev": 2}
-    assert made.pseudo == ("train", "dev")
+    assert made.pseudo == {"train": "cut sentences", "dev": "cut sentences"}
     assert made.notes == (
         "no labelled questions: 10 pseudo-queries, parts of sentences of the passages, stand in for them, "
         "and BM25 finds more than with real ones",
@@ -70,7 +70,7 @@ def without_qrels(folder: Path) -> Path:
 
 def test_without_qrels_evidence_is_the_gold_and_that_is_said(tmp_path: Path) -> None:
     made = divided(without_qrels(tmp_path / "data"))
-    assert made.pseudo == ()
+    assert made.pseudo == {}
     assert made.counts() == {"train": 13, "dev": 3}
     gold = {**made.qrels["train"], **made.qrels["dev"]}
     assert gold == {query.id: dict.fromkeys(query.evidence, 1) for query in queries()}
@@ -81,7 +81,7 @@ def test_without_qrels_evidence_is_the_gold_and_that_is_said(tmp_path: Path) -> 
 def test_evidence_does_not_replace_qrels_of_other_splits(tmp_path: Path) -> None:
     data, last = without_qrels(tmp_path / "data"), queries()[-1].id
     write_jsonl(data / "qrels" / "other.tsv", ["query-id\tcorpus-id\tscore", f"{last}\tr0\t1"])
-    assert divided(data).pseudo == ("train", "dev")
+    assert divided(data).pseudo == {"train": "cut sentences", "dev": "cut sentences"}
 
 
 @pytest.mark.parametrize("kept", [0, 15])

@@ -1,0 +1,195 @@
+"""Runs without labelled questions, for which a language model writes some."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chat_server import Server, address, serving
+from fit_helpers import WORDS_ALONE, fit_options, write_fit_data
+from llama_small import write_untrained
+from report_helpers import page_text
+from small_data import tiny_bert
+
+from grls.cli import main
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_queries
+from grls.data.types import Passage
+from grls.fitting import questions, run, stages
+from grls.fitting.result import Fitted
+from grls.fitting.run import fit_dataset, plan_dataset
+from grls.fitting.search import TimeIsUp
+from grls.fitting.splits import read_data
+from grls.train.doc2query import questions as asking
+from grls.train.doc2query import written
+
+FILMS = 24
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(asking.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(questions, "_EACH", 1)
+    with serving() as made:
+        made.answer = question
+        yield made
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Films whose passages name their directors, whose passages say where they were born."""
+    towns = ("Tallow", "Brind", "Corvey", "Dunmore", "Elstow", "Farrow", "Gannet", "Hollin") * 3
+    films = [Passage(f"f{n}", f"A film by Person{n} Smith.", f"Film Nr{n}") for n in range(FILMS)]
+    people = [Passage(f"p{n}", f"Born in {town}.", f"Person{n} Smith") for n, town in enumerate(towns)]
+    Corpus.from_passages([*films, *people]).write(tmp_path / "data" / "corpus.jsonl")
+    return tmp_path / "data"
+
+
+def question(turns: list[dict[str, str]]) -> str:
+    """A good question for each passage, and for a film and its director."""
+    first, *more = re.findall(r"Passage(?: \d)?: (\w+ ?\w+)\.", turns[-1]["content"])
+    if more:
+        return f"In which town did the maker of {first} grow up?"
+    return (
+        f"Who made the picture {first}?"
+        if first.startswith("Film")
+        else f"Which town does {first} come from?"
+    )
+
+
+def fitted(data: Path, output: Path, server: Server | None, **more: Any) -> Fitted:
+    given = {"writer": address(server), "writer_model": "some"} if server is not None else {}
+    options = fit_options(**WORDS_ALONE | given | more)
+    return fit_dataset(read_data(str(data), options), output, options)
+
+
+def test_questions_are_written_once_taught_and_named_in_what_results(
+    data: Path,
+    tmp_path: Path,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(questions, "_K", 2 * FILMS)  # the bi-encoder is random
+    monkeypatch.setattr(stages, "ENCODER_EPOCHS", 1)
+    tiny_bert(tmp_path / "bert")
+    output, models = tmp_path / "out", {"biencoder": str(tmp_path / "bert")}
+    ended = fitted(data, output, server, **models)
+    said = capsys.readouterr().out
+    assert len(server.asked) == 3 * FILMS
+    kinds = {
+        kind: sum(len(query.evidence) == kind for query in read_queries(output / "data")) for kind in (1, 2)
+    }
+    assert f"questions: {kinds[1] / (2 * FILMS):.0%} of those of 1 passage pass" in said
+    assert f"questions: {kinds[2] / FILMS:.0%} of those of 2 passages pass" in said
+    assert re.search(r"about [\d,]+ tokens are read and written for 72 questions", said)
+    assert "  Who made the picture Film Nr" in said
+    assert {"dense", "dense-hops"} < ended.metrics.keys()
+    assert ended.kept == "bm25-hops + base-hops"  # until something tells, what needs no training
+    assert [*ended.queries] == ["written questions"]
+    assert ended.gain == ""
+    content = json.loads((output / "fit.json").read_text())
+    assert content["data"]["pseudo"] == {"train": "written questions", "dev": "written questions"}
+    for text in (said, page_text(output / "report.html"), (output / "README.md").read_text()):
+        assert f"no labelled questions: {sum(kinds.values())} written questions of a language model" in text
+        assert not re.search(r"\bdev R@|dev quer|\d dev\b(?! \(written questions\))|cut sentences", text)
+    done = (output / "fit.jsonl").read_text()
+    assert fitted(data, output, server, **models).metrics == ended.metrics
+    assert ((output / "fit.jsonl").read_text(), len(server.asked)) == (done, 3 * FILMS)
+
+
+def test_a_run_goes_on_with_what_was_written_when_the_server_fails_or_time_is_up(
+    data: Path,
+    tmp_path: Path,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server.answer = lambda turns: 500 if len(server.asked) > 64 else question(turns)
+    ended = fitted(data, tmp_path / "out", server)
+    assert [*ended.queries] == ["written questions"]
+    assert "Call again later: what was written stays. The run goes on with what" in capsys.readouterr().out
+    server.answer, asked, real = question, len(server.asked), written.written
+
+    def late(*given: Any) -> Any:
+        real(*given)
+        raise TimeIsUp
+
+    monkeypatch.setattr(written, "written", late)
+    assert [*fitted(data, tmp_path / "late", server).queries] == ["written questions"]
+    assert "the time was up before it was done. The run goes on" in capsys.readouterr().out
+    assert len(server.asked) == asked + 3 * FILMS
+
+
+def french(turns: list[dict[str, str]]) -> str:
+    return f"Quelle est la raison pour laquelle {question(turns)[-10:]} vit dans cette rivière ?"
+
+
+@pytest.mark.parametrize(
+    ("answer", "more", "said"),
+    [
+        (500, {}, "Call again later: what was written stays. 0 questions can be used, where 40 are needed"),
+        (b"<html>", {}, "answers otherwise than an OpenAI-compatible server does"),
+        (french, {}, "the questions seem to be in 'fr', and the passages in 'en': take another model"),
+        ("What is it?", {}, "0 questions can be used, where 40 are needed"),
+        (question, {"writer_limit": 100}, "writer_limit 100 is too little: a question takes about"),
+    ],
+)
+def test_without_good_questions_cut_sentences_stand_in_until_a_later_call_has_some(
+    answer: Any, more: dict[str, Any], said: str,
+    data: Path, tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    server.answer = answer if callable(answer) else lambda turns: answer
+    ended = fitted(data, tmp_path / "out", server, **more)
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("questions: left out")]
+    assert said in line.replace("=", " ").replace("--", "")
+    assert line.endswith("; cut sentences stand in for them")
+    assert [*ended.queries] == ["cut sentences"]
+    if answer in (500, b"<html>"):
+        server.answer = question
+        again = fitted(data, tmp_path / "out", server)
+        assert [*again.queries] == ["written questions"]
+        assert again.metrics["bm25"] != ended.metrics["bm25"]
+        assert again.metrics == fitted(data, tmp_path / "other", server).metrics
+
+
+def test_a_model_here_that_writes_nonsense_and_no_time_leave_cut_sentences(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(questions, "MOST", 6)
+    (data / "queries.jsonl").write_text('{"_id": "q", "text": "who ?"}\n')
+    model = str(write_untrained(tmp_path / "model", data, " ".join(asking.SHOWN), 1024))
+    (data / "queries.jsonl").unlink()
+    assert [*fitted(data, tmp_path / "out", None, writer=model).queries] == ["cut sentences"]
+    assert "0 of 3 pseudo-queries kept" in capsys.readouterr().out
+    monkeypatch.setattr(run, "_WRITING", 0.0)
+    late = fitted(data, tmp_path / "late", None, writer=model, budget="1h")
+    assert [*late.queries] == ["cut sentences"]
+    assert "questions: left out: the time was up before it was done" in capsys.readouterr().out
+
+
+def test_labelled_questions_need_no_writer(
+    tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write_fit_data(tmp_path / "data")
+    fitted(data, tmp_path / "out", server)
+    assert "writes nothing: there are labelled questions to learn from" in capsys.readouterr().out
+    assert server.asked == []
+
+
+def test_the_plan_and_the_command_name_the_writer(
+    data: Path, tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = fit_options(**WORDS_ALONE, writer=address(server), writer_model="some")
+    plan = plan_dataset(read_data(str(data), options), tmp_path / "out", options)
+    assert "  questions: up to 2,000 that some writes, to train with\n  bm25: BM25" in plan
+    assert server.asked == []
+    given = ["--biencoder", "none", "--generator", "none", "--device", "cpu", "--writer_model", "some"]
+    assert (
+        main(["fit", str(data), "--output", str(tmp_path / "out"), "--writer", address(server), *given]) == 0
+    )
+    assert len(server.asked) == 3 * FILMS
+    assert main(["fit", str(data), "--output", str(tmp_path / "out"), *given[:6]]) == 1
+    assert "was begun with other settings (writer)" in capsys.readouterr().err
