@@ -11,6 +11,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
+from typing import cast
 
 from grls.data.types import Query
 from grls.data.words import USUAL
@@ -20,6 +21,7 @@ from grls.fitting.search import TimeIsUp
 from grls.fitting.splits import CUT
 from grls.fitting.stages import FitStages
 from grls.io.progress import counted
+from grls.models.option_names import Numbers
 from grls.retrieve.judge import open_judge
 from grls.retrieve.registry import BM25, Opening
 from grls.train.doc2query.options import Drawing
@@ -55,7 +57,7 @@ def _written(stages: FitStages, output: Path, allowance: float | None) -> list[Q
     most = -(-MOST // draw.queries // (2 if stages.data.linked else 1))
     tasks, writer, origin = open_queries(
         candidates.place, options.writer_model or str(options.writer), draw, most, _BATCH, options.device,
-        candidates.precision, options.writer if options.writer_model else None,
+        cast(Numbers, candidates.precision), options.writer if options.writer_model else None,
     )  # fmt: skip
     if stages.data.linked and isinstance(writer.prompt, QuestionPrompt):
         tasks += drawn_tasks(corpus, replace(draw, hops=2), most)
