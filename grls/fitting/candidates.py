@@ -49,6 +49,8 @@ ORDER = "nDCG@10"
 _TIMED = 8  # queries that tell the cost of hops that have found in tuning what they rank
 _RANKED_BEFORE = 1e-5  # a query that took fewer seconds was read from a run that was killed
 _FUSION = Fusion("sum")
+_UNMEASURED = (0.3, 0.7)
+"""Weights of BM25 and an encoder where no question tells (docs/start/no-questions.md)."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class System:
 class FitCandidates:
     """All candidates of a run.
 
-    Where dev queries are cut out of passages fusions have equal weights, and a rule chooses.
+    Where dev queries are cut out of passages weights are fixed, and a rule chooses.
     """
 
     def __init__(self, data: SplitData, output: Path, options: FitOptions, machine: Machine):
@@ -256,8 +258,8 @@ class FitCandidates:
     def fuse(self, names: Sequence[str]) -> list[System]:
         """Fuse every two of some systems, and all of them.
 
-        Weights are the best ones on the saved rankings of what all have ranked; on cut sentences they are
-        equal. A fusion in which a member has the weight 0 is left out.
+        Weights are the best ones on the saved rankings of what all have ranked; on cut sentences BM25 and
+        an encoder have fixed ones. A fusion in which a member has the weight 0 is left out.
         """
         fused = []
         for parts in (*combinations(names, 2), *([tuple(names)] if len(names) > 2 else [])):
@@ -271,7 +273,7 @@ class FitCandidates:
                     golds, [fusion.fuse(hits, self.options.depth) for hits in zip(*members, strict=True)]
                 )
 
-            weights = (1.0,) * len(parts)
+            weights = _UNMEASURED
             if not self.data.unlabelled:
                 (weights,), _ = best(quality, weight_grid(len(parts)))
             if not all(weights):

@@ -589,7 +589,7 @@ def test_without_labelled_questions_the_fusion_with_the_encoder_is_kept(
     assert [*ended.metrics] == ["bm25", "base", "bm25 + base"]
     assert (ended.kept, ended.queries) == ("bm25 + base", {"cut sentences": 2, "test": 3})
     assert "cut sentences R@2" in ended.metrics["bm25"]
-    assert read_spec(followed(output))["weights"] == [1.0, 1.0]
+    assert read_spec(followed(output))["weights"] == [0.3, 0.7]
     assert re.fullmatch(r"test R@2 [\d.]+ on 3 queries, [\d.]+ points (above|below) BM25\.", ended.gain)
     printed, page = capsys.readouterr().out, page_text(output / "report.html")
     rule = "bm25 + base, by rule, since no labelled question tells which is best"
