@@ -66,14 +66,11 @@ def level(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def measured(candidate: Candidate, measure: str, queries: str = "dev query") -> str:
-    """What a candidate was measured to be, with an interval for other queries: Wilson's (1927) for a mean of
-    values from 0 to 1, so that it has a width where all values are equal.
-    """
-    count, mean, z2 = len(candidate.values), candidate.value, 1.96**2
-    middle = (mean + z2 / (2 * count)) / (1 + z2 / count)
-    width = np.sqrt(z2 * np.var(candidate.values) / count + (z2 / (2 * count)) ** 2) / (1 + z2 / count)
-    low, high = (100 * np.clip((middle - width, middle + width), 0, 1)).round().astype(int)
-    shown = f"{measure} {100 * mean:.1f} on {counted(count, queries)}"
+    """The measure with Wilson's interval (1927) of two standard errors, for values from 0 to 1."""
+    count, total = len(candidate.values), sum(candidate.values)
+    middle, width = total + 2, 2 * np.sqrt(count * np.var(candidate.values) + 1)
+    low, high = (f"{100 * end / (count + 4):.0f}" for end in (middle - width, middle + width))
+    shown = f"{measure} {100 * candidate.value:.1f} on {counted(count, queries)}"
     return f"{shown} (95 % interval {low} to {high})"
 
 

@@ -84,8 +84,8 @@ class Fitted:
     def closing(self) -> str:
         """What was kept and why, its gain, what was left out, and what would help next."""
         left = ", ".join(stage.name for stage in self.skipped if stage.why.startswith("left out"))
-        parts = (f"{self.kept}, {self.why}.", self.gain, f"Left out: {left}." if left else "", self.more)
-        return " ".join(filter(None, parts))
+        left = left and f"Left out: {left}."
+        return " ".join(filter(None, (f"{self.kept}, {self.why}.", self.gain, left, self.more)))
 
     @property
     def report(self) -> Path:

@@ -71,8 +71,8 @@ def test_where_recall_is_level_the_order_of_passages_decides() -> None:
 def test_the_reason_says_what_was_compared() -> None:
     """One candidate of one, and the cheapest of some that are level, was "the best"."""
     one, other = candidate("bm25", [1.0], 1), candidate("base", [1.0], 2)
-    assert choose([one]).why == "the only candidate: recall 100.0 on 1 dev query (95 % interval 21 to 100)"
-    told = "recall 100.0 on 1 dev query (95 % interval 21 to 100), where differences below 100 points may"
+    assert choose([one]).why == "the only candidate: recall 100.0 on 1 dev query (95 % interval 20 to 100)"
+    told = "recall 100.0 on 1 dev query (95 % interval 20 to 100), where differences below 100 points may"
     assert choose([other, one]).why == f"level with base, and the cheapest: {told} be chance"
 
 
