@@ -136,6 +136,9 @@ VERBS = {
         "make the best retriever for a data set: train, index, tune, compare, in the time that there is",
         "fit:fit_command",
     ),
+    "judge": Verb(
+        "judge questions: which hits of several retrievers are gold; writes a data set", "judge:judge_command"
+    ),
     "tune": Verb("tune the weights and other settings of a retriever folder on dev queries", "tune:tune"),
     "fuse": Verb(
         "fuse runs into one: interleaved, by reciprocal ranks, or by scaled scores",

@@ -3,6 +3,7 @@
 The trainings are those of ``benchmarks.trainings``. Data and models are small; everything else is as shipped.
 """
 
+import io
 import json
 import re
 import shlex
@@ -366,7 +367,9 @@ FEW = {
 """What makes ``grls answer`` quick, by its names."""
 
 
-def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_readme_commands(
+    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     small(workplace / "data" / "mine")
     files_of_readme(workplace)
     commands = readme_commands()
@@ -400,6 +403,9 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
             if command[1] == "dsp" and find_spec("dspy") is None:
                 continue  # an extra
             given += ["--limit=1", "--device=cpu", *FEW[command[1]]]
+        if command[0] == "judge":
+            asks = [f"{query.text}\n1\n" for query in read_split("data/mine", "test")[0][:2]]
+            monkeypatch.setattr("sys.stdin", io.StringIO("".join(asks)))
         if command[0] == "fit":  # the packaged models are extras
             given += ["--biencoder=none", "--generator=none"]
         if command[0] == "ralm":

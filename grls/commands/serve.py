@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from grls.errors import ConfigError, Option
 from grls.io.arguments import Count
 from grls.models.option_names import Device, Precision
@@ -15,16 +13,14 @@ from grls.serve.options import (
     ToolTransport,
     read_options,
 )
-from grls.serve.start import named_folders
-
-_Port = Annotated[int, "[0, 65535]"]
+from grls.serve.start import Port, named_folders
 
 
 def serve(
     folder: list[str],
     *,
     host: str = "127.0.0.1",
-    port: _Port = 8000,
+    port: Port = 8000,
     server: str | None = None,
     mcp: ToolTransport | None = None,
     url_field: str = URL,

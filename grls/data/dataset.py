@@ -374,10 +374,15 @@ def write_dataset(
         (new / "qrels").mkdir()
         for split, judged in qrels.items():
             with (new / "qrels" / f"{split}.tsv").open("w", encoding="utf-8", newline="\n") as stream:
-                stream.write("\t".join(QRELS_HEADER) + "\n")
-                for query_id, grades in judged.items():
-                    for passage_id, grade in grades.items():
-                        stream.write(f"{query_id}\t{passage_id}\t{grade}\n")
+                stream.writelines(qrels_lines(judged))
+
+
+def qrels_lines(qrels: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """The lines of a qrels file in BEIR's form."""
+    yield "\t".join(QRELS_HEADER) + "\n"
+    for query, grades in qrels.items():
+        for passage, grade in grades.items():
+            yield f"{query}\t{passage}\t{grade}\n"
 
 
 def query_record(query: Query) -> dict[str, Any]:

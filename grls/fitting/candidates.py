@@ -19,7 +19,7 @@ from statistics import fmean
 from time import perf_counter
 from typing import Any
 
-from grls.data.dataset import QRELS_HEADER, Qrels
+from grls.data.dataset import Qrels, qrels_lines
 from grls.data.filter_options import NO_FILTER
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError
@@ -128,9 +128,7 @@ class FitCandidates:
         qrels = {query: grades for query, grades in whole.qrels.items() if query in chosen}
         if not (file := Path(self.place) / "qrels" / f"{name}.tsv").is_file():
             with atomic_file(file) as stream:
-                stream.write("\t".join(QRELS_HEADER) + "\n")
-                for query, grades in qrels.items():
-                    stream.writelines(f"{query}\t{id}\t{grade}\n" for id, grade in grades.items())
+                stream.writelines(qrels_lines(qrels))
         return JudgedQueries(name, [query for query in whole.queries if query.id in chosen], qrels)
 
     @cached_property

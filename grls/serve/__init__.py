@@ -8,5 +8,5 @@ language model. ``start`` names folders and prints lines before anything is load
 and serves until a signal, ``replicas`` lets Ray Serve run several of these processes. ``worker`` is the
 thread, its queue and its jobs; ``served`` is an opened retriever, which loads its new versions; ``serving``
 is the state that all addresses share. ``problems`` turns errors into responses, ``guards`` is the
-middleware, ``options`` are the options.
+middleware, ``options`` are the options, ``judge_page`` is an application of its own, that of `grls judge`.
 """

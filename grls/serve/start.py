@@ -7,10 +7,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
+from typing import Annotated, TextIO
 
 from grls.errors import ConfigError
 
+Port = Annotated[int, "[0, 65535]"]
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 

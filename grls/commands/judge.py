@@ -1,0 +1,150 @@
+"""``grls judge``: a person says which hits of several candidates are gold, and a data set is written."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from shutil import get_terminal_size
+from textwrap import indent, wrap
+from typing import TYPE_CHECKING
+
+from grls.data.evidence import part_around
+from grls.errors import DataError
+from grls.io.arguments import Count
+from grls.io.ending import require
+from grls.io.option_errors import aligned, visible
+from grls.io.progress import counted
+from grls.models.option_names import Device, Precision
+from grls.serve.start import Port, named_folders
+
+if TYPE_CHECKING:
+    from grls.fitting.judging import Judging, PooledQuestion
+
+_LINES, _INDENT = 3, " " * 5
+_NEXT = "question (u: undo; an empty line ends): "
+_MARK = "gold, in the order of need, as in 3 1 (n: none, s: skip, t 3: whole text, u: undo, q: end): "
+
+
+def judge_command(
+    folders: list[str],
+    *,
+    queries: str | None = None,
+    output: str = "judged",
+    k: Count = 5,
+    page: bool = False,
+    port: Port = 8000,
+    device: Device = "auto",
+    precision: Precision = "float32",
+) -> None:
+    """Judge questions: which of the passages that several retrievers find answer them.
+
+    Each question is shown with the first hits of all retrievers, in an order that does not tell which one
+    found what. The answers are a data set, which `grls fit`, `grls tune` and `grls evaluate` take: its split
+    dev. Each is on disk at once. Called again, the command goes on, and asks nothing twice. After a few
+    answers it says how many more would tell the two best retrievers apart; at the end it compares all.
+
+    Args:
+        folders: The output of `grls fit`, for all its candidates, or one or several retriever folders over
+            the same corpus, each as FOLDER or NAME=FOLDER.
+        queries: The questions: queries.jsonl, a data set folder, or any other file with a question a line;
+            null: they are typed.
+        output: Data set folder to write.
+        k: Number of first hits of each retriever that are shown.
+        page: Ask on a page in the browser, in place of the terminal; needs `pip install "grls[serve]"`.
+        port: Port of the page, which this machine alone can open.
+    """
+    named = named_folders(folders)
+    if page:
+        require("serve", "grls judge --page")
+    from grls.fitting.judging import Judging, open_candidates, read_questions
+
+    questions = [] if queries is None else read_questions(queries)
+    candidates = open_candidates(named, device, precision)
+    with closing(Judging(candidates, output, questions, k)) as judging:
+        found = f"{counted(len(candidates), 'candidate')} over {counted(len(judging.corpus), 'passage')}"
+        print(f"{found}; {len(judging.records)} judged, {len(judging.waiting)} to judge", flush=True)
+        if page:
+            from grls.serve.judge_page import serve_judging
+
+            serve_judging(judging, port)
+        else:
+            _ask(judging)
+        _print_end(judging)
+
+
+def _ask(judging: Judging) -> None:
+    """Ask on the terminal, or in a pipe, until the input ends."""
+    shown: PooledQuestion | None = None
+    while True:
+        asked = judging.asked()
+        if asked is not None and asked is not shown:
+            _print_question(asked)
+        shown = asked
+        word = _typed(_NEXT if asked is None else _MARK)
+        if word is None or (word == "q" if asked is not None else not word):
+            return
+        if word == "u":
+            if not judging.undo():
+                print("nothing is judged yet")
+        elif asked is None:
+            try:
+                judging.ask(word)
+            except DataError as error:
+                print(visible(error.text))
+        elif word == "s":
+            judging.skip()
+        else:
+            _answer(judging, asked, word)
+
+
+def _typed(prompt: str) -> str | None:
+    """A line of the input; None: it has ended."""
+    try:
+        return input(prompt).strip()
+    except EOFError:
+        print()
+        return None
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"standard input is no UTF-8 text ({error}); what was judged before is kept."
+        ) from None
+
+
+def _answer(judging: Judging, asked: PooledQuestion, word: str) -> None:
+    """Take the line ``n``, ``t NUMBER``, or the numbers of gold passages."""
+    begin, *rest = word.replace(",", " ").split() or [""]
+    numbers = rest if begin == "t" else [] if word == "n" else [begin, *rest]
+    known = {str(number): hit for number, hit in enumerate(asked.hits, 1)}
+    wrong = [number for number in numbers if number not in known or numbers.count(number) > 1]
+    if wrong or (begin == "t" and not rest):
+        numbered = f"numbers from 1 to {len(known)}, each once" if known else "n or s: nothing was found"
+        print(f"expected {numbered}, got {visible(word)!r}")
+    elif begin == "t":
+        for number in rest:
+            print(visible(f"{number:>3}  {known[number].title}\n{indent(known[number].text, _INDENT)}"))
+    else:
+        judging.judge([known[number].id for number in numbers])
+        if told := judging.told():
+            print(told)
+
+
+def _print_question(asked: PooledQuestion) -> None:
+    from grls.fitting.judging import place_of
+
+    columns = max(40, get_terminal_size((100, 24)).columns) - len(_INDENT)
+    print(visible(f"\n{asked.query.text}"))
+    for number, hit in enumerate(asked.hits, 1):
+        place = place_of(hit)
+        print(visible(f"{number:>3}  {hit.title or hit.id}{f' ({place})' if place else ''}"))
+        part = part_around(asked.query.text, hit.text, _LINES * columns)
+        for row in wrap(part, columns, max_lines=_LINES, placeholder=" …"):
+            print(visible(f"{_INDENT}{row}"))
+    print("" if asked.hits else "     nothing was found")
+
+
+def _print_end(judging: Judging) -> None:
+    gold, rows = len(judging.gold), judging.table()
+    if rows:
+        print(
+            f"{counted(gold, 'question')} with gold, {len(judging.records) - gold} without: {judging.output}"
+        )
+    print("\n".join(aligned(rows, {0}) if rows else ["no question has gold yet"]))
