@@ -27,7 +27,7 @@ from grls.evaluation.measures import query_values
 from grls.fitting.choose import Candidate, FitChoice, choose, choose_unmeasured, level, measured
 from grls.fitting.models import Machine
 from grls.fitting.options import AUTO, FitOptions
-from grls.fitting.splits import DEV, SplitData
+from grls.fitting.splits import DEV, LINKS, SplitData
 from grls.io.files import atomic_file
 from grls.io.seal import seal
 from grls.retrieve.base import Retriever
@@ -51,6 +51,7 @@ _RANKED_BEFORE = 1e-5  # a query that took fewer seconds was read from a run tha
 _FUSION = Fusion("sum")
 _UNMEASURED = (0.3, 0.7)
 """Weights of BM25 and an encoder where no question tells (docs/start/no-questions.md)."""
+_TRAINED = {"dense", "dense-hops", "hybrid"}
 
 
 @dataclass(frozen=True)
@@ -199,10 +200,21 @@ class FitCandidates:
 
     def choose(self) -> FitChoice:
         candidates = [self.candidate(system) for system in self.systems.values()]
-        if self.data.unlabelled:  # written questions teach, and tell no better which candidate is best
-            trained = {"dense", "hybrid"}
-            return choose_unmeasured([c for c in candidates if trained.isdisjoint((c.name, *c.members))])
+        if self.data.unlabelled:
+            return choose_unmeasured(candidates, _TRAINED, self._masked)
         return choose(candidates, self.options.decides, self.options.prefer)
+
+    def _masked(self) -> tuple[list[float], list[float]]:
+        """The values of a trained retriever on masked names, and of the one that it began with."""
+        if LINKS not in self.data.qrels:
+            return [], []
+        gold, decides = self.gold(LINKS), self.options.decides
+        both = ("dense", "base") if "dense" in self.systems else ("hybrid", BM25)
+        for system in map(self.systems.__getitem__, both):
+            if not self.run_file(LINKS, system.folder).is_file():
+                self.save_run(self.opened(system), gold, system)
+        after, before = (values_of([gold], [decides], self.rankings(name, [gold]))[decides] for name in both)
+        return after, before
 
     def link(self, name: str) -> None:
         write_link(self.output, self.folder(self.systems[name].folder))

@@ -13,7 +13,7 @@ on 458 questions 62.4 and 76.0, fused 75.9 (``docs/fit.md``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -118,9 +118,27 @@ def choose(
     )
 
 
-def choose_unmeasured(candidates: Sequence[Candidate]) -> FitChoice:
-    """Choose by rule: the last fusion of most retrievers, or else hops with links, or else the first one."""
-    last = max(reversed(candidates), key=lambda candidate: len(candidate.members))
-    chosen = last if last.members else candidates[0]
+def choose_unmeasured(
+    candidates: Sequence[Candidate],
+    trained: Collection[str] = (),
+    masked: Callable[[], tuple[Sequence[float], Sequence[float]]] = lambda: ((), ()),
+) -> FitChoice:
+    """Choose by rule: the last fusion of most retrievers, or else hops with links, or else the first one.
+
+    The best that has a ``trained`` member takes its place if it wins on dev by more than a standard error,
+    and if that member does not lose by more against what it began with on ``masked`` names (both of whose
+    values are told; none: there are no names).
+    """
+    equal = level(candidates)
+    plain = [one for one in equal if {one.name, *one.members}.isdisjoint(trained)]
+    last = max(reversed(plain), key=lambda candidate: len(candidate.members))
+    kept = last if last.members else plain[0]
+    best = max(equal, key=lambda candidate: candidate.value)
+    if best not in plain and best.value - kept.value > paired_error(best.values, kept.values):
+        after, before = masked()
+        if not after or as_good(after, before):
+            shown = [f"{100 * np.mean(values):.1f}" for values in (best.values, kept.values)]
+            why = f"trained, {shown[0]} on written questions where {kept.name} has {shown[1]}"
+            return FitChoice(best, best, why)
     why = "by rule, since no labelled question tells which is best: give questions with their passages"
-    return FitChoice(chosen, chosen, why)
+    return FitChoice(kept, kept, why)

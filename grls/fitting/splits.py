@@ -7,6 +7,7 @@ train  to learn from; without training pairs, pseudo-queries: written by a langu
 tune   to measure trainings and to find weights: half of a large dev split, otherwise there is none
 dev    to choose a system (and, where there is no ``tune``, to tune); a part of train where there is none
 test   for the report alone; it may be missing
+links  beside written questions: sentences without a name that they hold; a training may not lose on them
 =====  ==================================================================================================
 
 A query asks for hops where it has several gold passages: the second may be found only with the first.
@@ -50,12 +51,13 @@ from grls.data.language import guess
 from grls.data.sentences import sentences
 from grls.data.types import Passage, Query
 from grls.data.words import count as count_words
+from grls.data.words import plain_words
 from grls.errors import DataError
 from grls.fitting.options import FitOptions
 from grls.io.progress import counted
 
-TRAIN, TUNE, DEV, TEST = "train", "tune", "dev", "test"
-CUT, WRITTEN = "cut sentences", "written questions"
+TRAIN, TUNE, DEV, TEST, LINKS = "train", "tune", "dev", "test", "links"
+CUT, WRITTEN, MASKED = "cut sentences", "written questions", "masked names"
 """What results call dev queries that are parts of sentences of passages, and those of a language model."""
 
 _DEV_MOST = 200  # queries that are split off as dev, at most; a fifth of train otherwise
@@ -63,6 +65,7 @@ _LARGE = 300  # dev queries from which one half tunes and the other chooses; of 
 _PSEUDO = 2000  # passages that pseudo-queries are written for, at most
 _LEAST, _DROPPED = 4, 0.3
 """Words that a pseudo-query keeps at least; the probability that a word is left out."""
+_MASKED = 100  # masked names, at most
 _CUT = '{"pseudo": "sentence"}'  # the metadata of pseudo-queries
 LEAST_QUERIES = 8  # fewer queries to learn from train no model: a batch would hold no other query's passages
 _SAMPLE = 2000  # passages whose words are counted, evenly spread over the corpus
@@ -292,6 +295,9 @@ def divided(
         queries += made
         qrels[TRAIN] = evidence_qrels(made)
         pseudo = dict.fromkeys((TRAIN,) if DEV in qrels else (TRAIN, DEV), kind)
+        if kind == WRITTEN and DEV in pseudo and (masked := masked_queries(corpus, seed)):
+            queries += masked
+            qrels[LINKS], pseudo[LINKS] = evidence_qrels(masked), MASKED
     if DEV not in qrels:
         whole = len(qrels[TRAIN])
         size = max(1, min(_DEV_MOST, whole // 5))
@@ -314,7 +320,7 @@ def divided(
             WRITTEN: f"{WRITTEN}, which are easier than real ones",
         }[pseudo.get(DEV)]
         changes.append(f"no test queries: the report is on {told}")
-    qrels = {name: qrels[name] for name in (TRAIN, TUNE, DEV, TEST) if name in qrels}
+    qrels = {name: qrels[name] for name in (TRAIN, TUNE, DEV, TEST, LINKS) if name in qrels}
     every = {query: grades for judged in qrels.values() for query, grades in judged.items()}
     own = passage_queries(queries, every, corpus)
     if own:
@@ -363,6 +369,23 @@ def sentence_queries(corpus: Corpus, most: int, seed: int, taken: Collection[str
             words = [words[number] for number in left]
         if words:
             queries.append(Query(next(ids), " ".join(words), (passage.id,), metadata=_CUT))
+    return queries
+
+
+def masked_queries(corpus: Corpus, seed: int) -> list[Query]:
+    """Write queries for passages that others name: title and sentence that hold the name, without it."""
+    links, draw, queries = corpus.links(), random.Random(seed), list[Query]()
+    for number in draw.sample(range(len(corpus)), len(corpus)):
+        for naming in links.of(number):
+            name, passage = f" {naming.words} ", corpus[number]
+            texts = (f" {plain_words(sentence)} " for sentence in sentences(passage.text))
+            held = next((text for text in texts if name in text), "").replace(name, " ")
+            if len(held.split()) > _LEAST and len(naming.passages) == 1:
+                text, gold = f"{plain_words(passage.title)}{held}".strip(), corpus[int(naming.passages[0])].id
+                queries.append(Query(f"masked-{len(queries) + 1}", text, (gold,), metadata=_CUT))
+                break
+        if len(queries) == _MASKED:
+            break
     return queries
 
 

@@ -41,7 +41,7 @@ from grls.fitting.journal import FitProgress
 from grls.fitting.models import base_models, this_machine
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.search import Stage, TimeIsUp
-from grls.fitting.splits import DEV, TRAIN, SplitData, spread
+from grls.fitting.splits import CUT, DEV, TRAIN, SplitData, spread
 from grls.io.arguments import options_of
 from grls.io.progress import counted, duration, mean_load
 from grls.io.recipes import recipe_values
@@ -154,7 +154,7 @@ class FitStages:
             work = "the generator with its priors, tuned"
             stages.append(Stage("hybrid", work, self._hybrid, ("generator",)))
             stages.append(self._fusion_stage(3, "hybrid"))
-        if len(data.qrels[DEV]) >= 1.5 * PORTIONS[0] and not data.unlabelled:
+        if len(data.qrels[DEV]) >= 1.5 * PORTIONS[0] and data.pseudo.get(DEV) != CUT:
             work = "candidates that may be kept rank more dev queries"
             stages.append(Stage(MORE, work, self._more_dev, ("bm25",), 0.0))
         return stages
@@ -298,8 +298,8 @@ class FitStages:
         def run(_: float | None) -> str | None:
             """Fuse the best system of each model, and the best one without a model."""
             systems = self.candidates.systems
-            if self.data.unlabelled:  # nothing tells which are better: the last is kept
-                for pair in ((BM25, "base"), ("bm25-hops", "base-hops")):
+            if self.data.unlabelled:  # nothing tells which are better: all stay, and a rule chooses
+                for pair in ((BM25, need), ("bm25-hops", f"{need}-hops")):
                     if systems.keys() >= {*pair}:
                         self.candidates.fuse(pair)
                 return None

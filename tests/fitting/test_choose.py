@@ -97,6 +97,22 @@ def test_without_labelled_questions_the_fusion_is_kept() -> None:
     assert choose_unmeasured([words, hops, base, fused, linked]).chosen.name == linked.name
 
 
+def test_what_written_questions_taught_is_kept_where_it_wins_on_others_and_loses_no_masked_names() -> None:
+    fused = candidate("bm25 + base", [1.0] * 20 + [0.0] * 20, 1, "bm25", "base")
+    taught = candidate("bm25 + dense", [1.0] * 30 + [0.0] * 10, 1, "bm25", "dense")
+    level = candidate("bm25 + dense", [1.0] * 19 + [0.0] * 20 + [1.0] * 2, 1, "bm25", "dense")
+
+    def kept(one: Candidate, after: float, before: float) -> str:
+        values = [after] * 9, [before] * 9
+        return choose_unmeasured([fused, one], ["dense"], lambda: values).chosen.name
+
+    assert kept(taught, 0.5, 0.5) == taught.name
+    assert kept(taught, 0.4, 0.5) == fused.name
+    assert kept(level, 1.0, 0.0) == fused.name
+    choice = choose_unmeasured([fused, taught], ["dense"])  # no passage names another
+    assert choice.why == "trained, 75.0 on written questions where bm25 + base has 50.0"
+
+
 def test_candidates_are_compared_on_the_queries_that_all_have_ranked() -> None:
     slow = candidate("hybrid", [1.0] * 30, 9)
     quick = candidate("bm25", [1.0] * 30 + [0.0] * 30, 1)

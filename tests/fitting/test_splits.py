@@ -14,7 +14,7 @@ from grls.data.inputs.gold import gold_of
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.fitting import splits
-from grls.fitting.splits import _CUT, SplitData, read_data, sentence_queries, spread
+from grls.fitting.splits import _CUT, SplitData, masked_queries, read_data, sentence_queries, spread
 
 
 def divided(data: Path, **options: Any) -> SplitData:
@@ -244,6 +244,20 @@ def test_where_no_query_can_be_made_the_error_asks_for_queries(
     monkeypatch.setattr(splits, "sentence_queries", lambda *given: [])
     with pytest.raises(DataError, match=r"give queries with their passages \(queries\.jsonl and qrels"):
         divided(write_fit_data(tmp_path / "data", "dev", "test"))
+
+
+def test_a_masked_name_leads_to_the_passage_that_has_it() -> None:
+    film = Passage("f", "A river. The long film was made by Ada Lomax, a painter.", "Slow Water")
+    corpus = Corpus.from_passages([film, Passage("a", "Born in Verrin.", "Ada Lomax"), Passage("c", "None")])
+    (made,) = masked_queries(corpus, 0)
+    assert (made.text, made.evidence) == ("slow water the long film was made by a painter", ("a",))
+    written = [Query(f"w{number}", f"Who painted {number}?", ("a",)) for number in range(10)]
+    data = splits.divided("x", corpus, [], {}, 0, written=written)
+    assert data.qrels["links"] == {made.id: {"a": 1}}
+    assert (
+        "8 train (written questions), 2 dev (written questions), 1 links (masked names)" in data.lines()[-1]
+    )
+    assert "links" not in splits.divided("x", corpus, [], {}, 0).qrels
 
 
 def test_a_pseudo_query_is_a_part_of_a_sentence_of_its_passage() -> None:
