@@ -50,7 +50,7 @@ def tsdae(base: str, corpus: grls.Corpus, folder: Path, steps: int, seed: int) -
             words = re.findall(r"\w+|[^\w\s]", text)
             return " ".join([word for word in words if draw.random() >= _DELETED] or words[:1])
 
-        model: Any = SentenceTransformer(packaged_encoder(base))
+        model: Any = SentenceTransformer(packaged_encoder(base), trust_remote_code=False)
         model[1].pooling_mode = "cls"  # as its authors say
         SentenceTransformerTrainer(
             model=model,

@@ -4,7 +4,7 @@
 split  what for
 =====  ==================================================================================================
 train  to learn from; without training pairs, pseudo-queries: written by a language model, or cut
-tune   to measure trainings and to find weights: half of a large dev split, otherwise there is none
+tune   to measure trainings and to find weights: half of dev where it is large, or written
 dev    to choose a system (and, where there is no ``tune``, to tune); a part of train where there is none
 test   for the report alone; it may be missing
 links  beside written questions: sentences without a name that they hold; a training may not lose on them
@@ -60,7 +60,8 @@ TRAIN, TUNE, DEV, TEST, LINKS = "train", "tune", "dev", "test", "links"
 CUT, WRITTEN, MASKED = "cut sentences", "written questions", "masked names"
 """What results call dev queries that are parts of sentences of passages, and those of a language model."""
 
-_DEV_MOST = 200  # queries that are split off as dev, at most; a fifth of train otherwise
+_DEV_LEAST, _DEV_MOST = 30, 200
+"""Queries that are split off as dev: a fifth of train within these bounds, but no more than half of it."""
 _LARGE = 300  # dev queries from which one half tunes and the other chooses; of fewer, all do both
 _PSEUDO = 2000  # passages that pseudo-queries are written for, at most
 _LEAST, _DROPPED = 4, 0.3
@@ -300,18 +301,22 @@ def divided(
             qrels[LINKS], pseudo[LINKS] = evidence_qrels(masked), MASKED
     if DEV not in qrels:
         whole = len(qrels[TRAIN])
-        size = max(1, min(_DEV_MOST, whole // 5))
+        least = 1 if CUT in pseudo.values() else max(1, min(_DEV_LEAST, whole // 2))
+        size = max(least, min(_DEV_MOST, whole // 5))
         if size == whole:
             qrels[DEV] = qrels[TRAIN]
             told = "the single training query is both"
         else:
-            qrels[DEV], qrels[TRAIN] = _parted(qrels[TRAIN], _drawn(qrels[TRAIN], size, seed))
+            drawn = _of_passages(made, size, seed) if pseudo else _drawn(qrels[TRAIN], size, seed)
+            qrels[DEV], qrels[TRAIN] = _parted(qrels[TRAIN], drawn)
             told = f"{size:,} of the {counted(whole, 'training query')} are split off as dev"
         if not pseudo:
             changes.append(f"no dev queries: {told}")
-    if (whole := len(qrels[DEV])) >= _LARGE:
+    if (whole := len(qrels[DEV])) >= (2 if pseudo.get(DEV) == WRITTEN else _LARGE):
         qrels[TUNE], qrels[DEV] = _parted(qrels[DEV], _drawn(qrels[DEV], whole // 2, seed))
-        told = counted(whole, "dev query")
+        if DEV in pseudo:
+            pseudo[TUNE] = WRITTEN
+        told = counted(whole, "written question" if DEV in pseudo else "dev query")
         changes.append(f"of {told} {len(qrels[TUNE]):,} tune and {len(qrels[DEV]):,} choose")
     if TEST not in qrels:
         told = {
@@ -341,6 +346,16 @@ def divided(
 
 def _drawn(qrels: Qrels, size: int, seed: int) -> set[str]:
     return set(random.Random(seed).sample(list(qrels), size))
+
+
+def _of_passages(queries: Sequence[Query], size: int, seed: int) -> set[str]:
+    """Pseudo-queries of passages that are drawn, so many or a few more; the others are of other passages."""
+    chosen = set[str]()
+    passages = dict.fromkeys(query.evidence[0] for query in queries)
+    for passage in random.Random(seed).sample([*passages], len(passages)):
+        if len(chosen) < size:
+            chosen.update(query.id for query in queries if query.evidence[0] == passage)
+    return chosen
 
 
 def _parted(qrels: Qrels, chosen: Collection[str]) -> tuple[Qrels, Qrels]:

@@ -92,7 +92,7 @@ def test_the_ten_lines_run(tmp_path: Path, monkeypatch: Patch, capsys: Capsys) -
     monkeypatch.setattr(grls.fitting.models, "find_encoder", no_model)
     monkeypatch.setattr(grls.fitting.models, "find_writer", no_model)
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    block, documents = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     assert len([line for line in block.splitlines() if line.strip()]) <= 16
     names: dict[str, object] = {}
     exec(block, names)
@@ -102,3 +102,8 @@ def test_the_ten_lines_run(tmp_path: Path, monkeypatch: Patch, capsys: Capsys) -
     printed = capsys.readouterr().out
     assert "Otters eat fish." in printed
     assert re.search(r"^\W*mine\b.*100", printed, re.MULTILINE)  # of the experiment
+    (tmp_path / "manuals").mkdir()
+    (tmp_path / "manuals" / "otters.md").write_text("# Dens\n\nOtters sleep in a holt by the river.\n")
+    alone = documents.replace("output=", "biencoder=None, generator=None, output=")  # BM25
+    exec(alone, names)
+    assert "Dens otters.md 1" in capsys.readouterr().out

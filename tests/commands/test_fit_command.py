@@ -17,7 +17,7 @@ def test_a_plan_writes_nothing(tmp_path: Path, capsys: Capsys) -> None:
     assert main([*plan, f"--output={tmp_path / 'out'}"]) == 0
     printed = capsys.readouterr().out
     assert "Stages" in printed
-    assert "8 train, 1 dev" in printed
+    assert "5 train, 4 dev" in printed
     assert [file.name for file in tmp_path.iterdir()] == ["data"]
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("mine")

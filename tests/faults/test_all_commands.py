@@ -11,6 +11,7 @@ from grls.cli import VERBS, Command
 EXCEPT = {
     "search": "prints, and writes no file",
     "serve": "its own test kills it: test_killed_server.py",
+    "judge": "its own test kills it: test_judge.py",
     **dict.fromkeys(
         (
             f"prepare {name}"

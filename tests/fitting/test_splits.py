@@ -30,8 +30,8 @@ def test_all_splits_stay_as_they_are(tmp_path: Path) -> None:
 def test_without_dev_a_part_of_train_is_split_off_and_that_is_said(tmp_path: Path) -> None:
     data = write_fit_data(tmp_path / "data", "train", "test")
     made = divided(data)
-    assert made.counts() == {"train": 8, "dev": 1, "test": 3}
-    assert made.notes == ("no dev queries: 1 of the 9 training queries are split off as dev",)
+    assert made.counts() == {"train": 5, "dev": 4, "test": 3}  # half of them, up to 30
+    assert made.notes == ("no dev queries: 4 of the 9 training queries are split off as dev",)
     assert (divided(data).queries, divided(data).qrels) == (made.queries, made.qrels)
     assert not made.qrels["train"].keys() & made.qrels["dev"].keys()
     assert {*map(str, [divided(data, seed=seed).qrels["dev"] for seed in range(9)])} != {
@@ -71,11 +71,11 @@ def without_qrels(folder: Path) -> Path:
 def test_without_qrels_evidence_is_the_gold_and_that_is_said(tmp_path: Path) -> None:
     made = divided(without_qrels(tmp_path / "data"))
     assert made.pseudo == {}
-    assert made.counts() == {"train": 13, "dev": 3}
+    assert made.counts() == {"train": 8, "dev": 8}
     gold = {**made.qrels["train"], **made.qrels["dev"]}
     assert gold == {query.id: dict.fromkeys(query.evidence, 1) for query in queries()}
     assert made.notes[0] == "no qrels: the evidence of 16 queries is the gold"
-    assert made.notes[1] == "no dev queries: 3 of the 16 training queries are split off as dev"
+    assert made.notes[1] == "no dev queries: 8 of the 16 training queries are split off as dev"
 
 
 def test_evidence_does_not_replace_qrels_of_other_splits(tmp_path: Path) -> None:
@@ -120,6 +120,14 @@ def test_a_test_split_alone_is_for_the_report_alone(tmp_path: Path) -> None:
     assert not test.keys() & (made.qrels["train"].keys() | made.qrels["dev"].keys())
 
 
+@pytest.mark.parametrize(("count", "dev"), [(59, 29), (90, 30), (200, 40)])
+def test_few_queries_tune_and_choose_with_half_of_them(count: int, dev: int, tmp_path: Path) -> None:
+    """Of 60 questions 12 chose, one of which was 8 points."""
+    asked = [Query(f"q{n}", f"is the otter {n} calm ?") for n in range(count)]
+    write_dataset(tmp_path, passages(), asked, {"train": {query.id: {"r0": 1} for query in asked}})
+    assert divided(tmp_path).counts() == {"train": count - dev, "dev": dev}
+
+
 def test_a_single_training_query_is_dev_as_well(tmp_path: Path) -> None:
     write_dataset(tmp_path, passages(), [Query("q", "calm ?")], {"train": {"q": {"r0": 1}}})
     made = divided(tmp_path)
@@ -154,7 +162,7 @@ def test_other_names_of_splits(tmp_path: Path) -> None:
     data = write_fit_data(tmp_path / "data")
     (data / "qrels" / "dev.tsv").rename(data / "qrels" / "validation.tsv")
     assert divided(data, dev_split="validation").counts() == {"train": 9, "dev": 4, "test": 3}
-    assert divided(data).counts()["dev"] == 1
+    assert divided(data).counts()["dev"] == 4
     with pytest.raises(DataError, match=r"dev2\.tsv: no such file; there are test, train, validation"):
         divided(data, dev_split="dev2")
 
@@ -251,12 +259,13 @@ def test_a_masked_name_leads_to_the_passage_that_has_it() -> None:
     corpus = Corpus.from_passages([film, Passage("a", "Born in Verrin.", "Ada Lomax"), Passage("c", "None")])
     (made,) = masked_queries(corpus, 0)
     assert (made.text, made.evidence) == ("slow water the long film was made by a painter", ("a",))
-    written = [Query(f"w{number}", f"Who painted {number}?", ("a",)) for number in range(10)]
+    written = [Query(f"w{number}", f"Who painted {number}?", ("afc"[number % 3],)) for number in range(12)]
     data = splits.divided("x", corpus, [], {}, 0, written=written)
     assert data.qrels["links"] == {made.id: {"a": 1}}
-    assert (
-        "8 train (written questions), 2 dev (written questions), 1 links (masked names)" in data.lines()[-1]
-    )
+    assert data.counts() == {"train": 4, "tune": 4, "dev": 4, "links": 1}
+    assert "4 tune (written questions), 4 dev (written questions), 1 links (masked names)" in data.lines()[-1]
+    learned = {passage for grades in data.qrels["train"].values() for passage in grades}
+    assert learned.isdisjoint(passage for grades in data.qrels["dev"].values() for passage in grades)
     assert "links" not in splits.divided("x", corpus, [], {}, 0).qrels
 
 

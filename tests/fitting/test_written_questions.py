@@ -91,7 +91,7 @@ def test_questions_are_written_once_taught_and_named_in_what_results(
     assert [*ended.queries] == ["written questions"]
     assert ended.gain == ""
     content = json.loads((output / "fit.json").read_text())
-    assert content["data"]["pseudo"] == {"train": "written questions", "dev": "written questions"}
+    assert content["data"]["pseudo"] == dict.fromkeys(("train", "dev", "tune"), "written questions")
     for text in (said, page_text(output / "report.html"), (output / "README.md").read_text()):
         assert f"no labelled questions: {sum(kinds.values())} written questions of a language model" in text
         assert not re.search(r"\bdev R@|dev quer|\d dev\b(?! \(written questions\))|cut sentences", text)
