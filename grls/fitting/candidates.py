@@ -40,7 +40,7 @@ from grls.retrieve.run import RetrieverRun
 from grls.retrieve.spec import FORMAT, MANIFEST, Member, read_spec, write_link
 from grls.runs.portions import fingerprint_queries, save_retrieved
 from grls.runs.run import Run
-from grls.tune.search import best, weight_grid
+from grls.tune.search import as_good, best, weight_grid
 
 PORTIONS = (30, 60, 120, 200)
 """Dev queries after each portion; a candidate has ranked the first portion at least."""
@@ -201,20 +201,19 @@ class FitCandidates:
     def choose(self) -> FitChoice:
         candidates = [self.candidate(system) for system in self.systems.values()]
         if self.data.unlabelled:
-            return choose_unmeasured(candidates, _TRAINED, self._masked)
+            return choose_unmeasured(candidates, self.options.decides, _TRAINED, self._masked)
         return choose(candidates, self.options.decides, self.options.prefer)
 
-    def _masked(self) -> tuple[list[float], list[float]]:
-        """The values of a trained retriever on masked names, and of the one that it began with."""
+    def _masked(self, candidate: Candidate) -> bool:
+        """Whether the trained member of a candidate finds as many masked names as what it began with."""
         if LINKS not in self.data.qrels:
-            return [], []
-        gold, decides = self.gold(LINKS), self.options.decides
-        both = ("dense", "base") if "dense" in self.systems else ("hybrid", BM25)
-        for system in map(self.systems.__getitem__, both):
-            if not self.run_file(LINKS, system.folder).is_file():
-                self.save_run(self.opened(system), gold, system)
-        after, before = (values_of([gold], [decides], self.rankings(name, [gold]))[decides] for name in both)
-        return after, before
+            return True
+        both = ("hybrid", BM25) if "hybrid" in (candidate.name, *candidate.members) else ("dense", "base")
+        if not all(self.run_file(LINKS, name).is_file() for name in both):
+            return False  # its time was up
+        gold, decides = [self.gold(LINKS)], self.options.decides
+        after, before = (values_of(gold, [decides], self.rankings(name, gold))[decides] for name in both)
+        return as_good(after, before)
 
     def link(self, name: str) -> None:
         write_link(self.output, self.folder(self.systems[name].folder))

@@ -8,7 +8,7 @@ the cheapest go. (4) The best that is left is chosen. It is never worse on dev t
 
 Without labelled questions a rule chooses (:func:`choose_unmeasured`): BM25 wins on sentences that are cut out
 of passages, and loses on questions. R@5 over StrategyQA's facts, on cut sentences: BM25 100.0, MiniLM 99.5;
-on 458 questions 62.4 and 76.0, fused 75.9 (``docs/fit.md``).
+on 458 questions 62.4 and 76.0 (``docs/start/no-questions.md``).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _ERRORS = {"quality": 0.0, "balanced": 1.0, "speed": 2.0}
 _AS_CHEAP = {"quality": 2.0, "balanced": 2.0, "speed": 1.0}
 """What is preferred -> how many times the cost of the cheapest candidate is as cheap."""
 _TIE = 1e-9
+_WRITTEN = 30  # written questions below which they do not choose
 
 
 class Candidate(NamedTuple):
@@ -120,25 +121,24 @@ def choose(
 
 def choose_unmeasured(
     candidates: Sequence[Candidate],
+    measure: str = "recall",
     trained: Collection[str] = (),
-    masked: Callable[[], tuple[Sequence[float], Sequence[float]]] = lambda: ((), ()),
+    masked: Callable[[Candidate], bool] = lambda _: True,
 ) -> FitChoice:
     """Choose by rule: the last fusion of most retrievers, or else hops with links, or else the first one.
 
-    The best that has a ``trained`` member takes its place if it wins on dev by more than a standard error,
-    and if that member does not lose by more against what it began with on ``masked`` names (both of whose
-    values are told; none: there are no names).
+    The best that has a ``trained`` member takes its place if it wins by more than two standard errors on 30
+    written questions or more, and if it keeps what it began with on ``masked`` names.
     """
     equal = level(candidates)
     plain = [one for one in equal if {one.name, *one.members}.isdisjoint(trained)]
     last = max(reversed(plain), key=lambda candidate: len(candidate.members))
     kept = last if last.members else plain[0]
-    best = max(equal, key=lambda candidate: candidate.value)
-    if best not in plain and best.value - kept.value > paired_error(best.values, kept.values):
-        after, before = masked()
-        if not after or as_good(after, before):
-            shown = [f"{100 * np.mean(values):.1f}" for values in (best.values, kept.values)]
-            why = f"trained, {shown[0]} on written questions where {kept.name} has {shown[1]}"
-            return FitChoice(best, best, why)
+    taught = [one for one in equal if one not in plain]
+    best = max(taught, key=lambda candidate: (candidate.value, candidate.order), default=kept)
+    wins = best.value - kept.value > 2 * paired_error(best.values, kept.values)
+    if wins and len(best.values) >= _WRITTEN and masked(best):
+        shown = measured(best, measure, "written question")
+        return FitChoice(best, best, f"trained: {shown}, where {kept.name} has {100 * kept.value:.1f}")
     why = "by rule, since no labelled question tells which is best: give questions with their passages"
     return FitChoice(kept, kept, why)

@@ -229,7 +229,7 @@ class _FitRun:
         value = f"{self.options.decides} {100 * chosen.value:.1f}"
         best = f"best so far: {chosen.name}, dev {value} on {len(chosen.values)}"
         if self.data.unlabelled:
-            best = f"kept by rule: {chosen.name}"
+            best = f"kept so far: {chosen.name}"
         self.progress.best = best.replace(":", "", 1)
         if before is None or before.chosen.name != chosen.name:
             left = self.clock.left

@@ -296,7 +296,7 @@ def divided(
         queries += made
         qrels[TRAIN] = evidence_qrels(made)
         pseudo = dict.fromkeys((TRAIN,) if DEV in qrels else (TRAIN, DEV), kind)
-        if kind == WRITTEN and DEV in pseudo and (masked := masked_queries(corpus, seed)):
+        if kind == WRITTEN and DEV in pseudo and (masked := masked_queries(corpus, seed, taken)):
             queries += masked
             qrels[LINKS], pseudo[LINKS] = evidence_qrels(masked), MASKED
     if DEV not in qrels:
@@ -313,9 +313,11 @@ def divided(
         if not pseudo:
             changes.append(f"no dev queries: {told}")
     if (whole := len(qrels[DEV])) >= (2 if pseudo.get(DEV) == WRITTEN else _LARGE):
-        qrels[TUNE], qrels[DEV] = _parted(qrels[DEV], _drawn(qrels[DEV], whole // 2, seed))
+        drawn = _drawn(qrels[DEV], whole // 2, seed)
         if DEV in pseudo:
+            drawn = _of_passages([query for query in made if query.id in qrels[DEV]], whole // 2, seed)
             pseudo[TUNE] = WRITTEN
+        qrels[TUNE], qrels[DEV] = _parted(qrels[DEV], drawn)
         told = counted(whole, "written question" if DEV in pseudo else "dev query")
         changes.append(f"of {told} {len(qrels[TUNE]):,} tune and {len(qrels[DEV]):,} choose")
     if TEST not in qrels:
@@ -348,13 +350,16 @@ def _drawn(qrels: Qrels, size: int, seed: int) -> set[str]:
     return set(random.Random(seed).sample(list(qrels), size))
 
 
-def _of_passages(queries: Sequence[Query], size: int, seed: int) -> set[str]:
-    """Pseudo-queries of passages that are drawn, so many or a few more; the others are of other passages."""
+def _of_passages(queries: Collection[Query], size: int, seed: int) -> set[str]:
+    """All queries of passages that are drawn until there are so many, or a few more: the others have none of
+    these passages.
+    """
     chosen = set[str]()
-    passages = dict.fromkeys(query.evidence[0] for query in queries)
+    passages = dict.fromkeys(passage for query in queries for passage in query.evidence)
     for passage in random.Random(seed).sample([*passages], len(passages)):
-        if len(chosen) < size:
-            chosen.update(query.id for query in queries if query.evidence[0] == passage)
+        more = {query.id for query in queries if passage in query.evidence}
+        if len(chosen) < size and len(more) <= size:  # many name a hub
+            chosen |= more
     return chosen
 
 
@@ -387,9 +392,12 @@ def sentence_queries(corpus: Corpus, most: int, seed: int, taken: Collection[str
     return queries
 
 
-def masked_queries(corpus: Corpus, seed: int) -> list[Query]:
+def masked_queries(corpus: Corpus, seed: int, taken: Collection[str] = ()) -> list[Query]:
     """Write queries for passages that others name: title and sentence that hold the name, without it."""
     links, draw, queries = corpus.links(), random.Random(seed), list[Query]()
+    ids = (name for number in count(1) if (name := f"masked-{number}") not in taken)
+    if links.share < _LINKED:
+        return []
     for number in draw.sample(range(len(corpus)), len(corpus)):
         for naming in links.of(number):
             name, passage = f" {naming.words} ", corpus[number]
@@ -397,7 +405,7 @@ def masked_queries(corpus: Corpus, seed: int) -> list[Query]:
             held = next((text for text in texts if name in text), "").replace(name, " ")
             if len(held.split()) > _LEAST and len(naming.passages) == 1:
                 text, gold = f"{plain_words(passage.title)}{held}".strip(), corpus[int(naming.passages[0])].id
-                queries.append(Query(f"masked-{len(queries) + 1}", text, (gold,), metadata=_CUT))
+                queries.append(Query(next(ids), text, (gold,), metadata=_CUT))
                 break
         if len(queries) == _MASKED:
             break

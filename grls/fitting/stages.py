@@ -41,7 +41,7 @@ from grls.fitting.journal import FitProgress
 from grls.fitting.models import base_models, this_machine
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.search import Stage, TimeIsUp
-from grls.fitting.splits import CUT, DEV, TRAIN, SplitData, spread
+from grls.fitting.splits import CUT, DEV, LINKS, TRAIN, SplitData, spread
 from grls.io.arguments import options_of
 from grls.io.progress import counted, duration, mean_load
 from grls.io.recipes import recipe_values
@@ -163,7 +163,8 @@ class FitStages:
 
     def _bm25(self, allowance: float | None) -> None:
         candidates, corpus = self.candidates, self.data.corpus
-        folder, gold = candidates.folder(BM25), candidates.gold(self.data.tune)
+        folder, tune = candidates.folder(BM25), self.data.tune
+        gold = candidates.drawn(tune, 0, PORTIONS[-1], f"{tune}-first-{PORTIONS[-1]}")
         if not (folder / "grls.json").is_file():
             retrievers = [BM25Retriever(corpus)]
             analyzer = retrievers[0].analyzer
@@ -211,8 +212,14 @@ class FitStages:
 
     def _ranked(self, system: System, allowance: float | None, found: dict[Any, Any] | None = None) -> None:
         """Rank the first portion of dev, and more where that takes little."""
-        begun = perf_counter()
-        self.candidates.rank(system, found)
+        begun, candidates = perf_counter(), self.candidates
+        candidates.rank(system, found)
+        if (
+            LINKS in self.data.qrels
+            and not system.name.endswith("-hops")
+            and not candidates.run_file(LINKS, system.folder).is_file()
+        ):
+            candidates.save_run(candidates.opened(system), candidates.gold(LINKS), system)
         took = perf_counter() - begun
         for size in self.candidates.sizes[1:]:
             if allowance is not None and size * system.cost > min(0.05 * allowance, allowance - took):

@@ -598,7 +598,7 @@ def test_without_labelled_questions_the_fusion_with_the_encoder_is_kept(
         assert not re.search(r"\bdev R@|dev quer|\d dev\b(?! \(cut sentences\))", text)
     assert "no labelled questions: 10 pseudo-queries" in printed
     assert "nothing is trained: without labelled questions" in printed
-    assert "kept by rule: bm25 + base, " in printed
+    assert "kept so far: bm25 + base, " in printed
     content = json.loads((output / "fit.json").read_text())
     assert (content["best_on_dev"], content["data"]["pseudo"]) == (
         None,

@@ -267,6 +267,14 @@ def test_a_masked_name_leads_to_the_passage_that_has_it() -> None:
     learned = {passage for grades in data.qrels["train"].values() for passage in grades}
     assert learned.isdisjoint(passage for grades in data.qrels["dev"].values() for passage in grades)
     assert "links" not in splits.divided("x", corpus, [], {}, 0).qrels
+    (other,) = masked_queries(corpus, 0, {made.id})
+    assert other.id != made.id
+
+
+def test_a_passage_that_most_questions_name_does_not_choose_them_all() -> None:
+    asked = [Query(f"q{number}", "?", ("hub", f"p{number}")) for number in range(20)]
+    chosen = splits._of_passages(asked, 5, 0)
+    assert len(chosen) == 5
 
 
 def test_a_pseudo_query_is_a_part_of_a_sentence_of_its_passage() -> None:
