@@ -205,7 +205,7 @@ class FitCandidates:
         return choose(candidates, self.options.decides, self.options.prefer)
 
     def _masked(self, candidate: Candidate) -> bool:
-        """Whether the trained member of a candidate finds as many masked names as what it began with."""
+        """Whether the trained member of a candidate loses no masked names that what it began with finds."""
         if LINKS not in self.data.qrels:
             return True
         both = ("hybrid", BM25) if "hybrid" in (candidate.name, *candidate.members) else ("dense", "base")
@@ -213,7 +213,7 @@ class FitCandidates:
             return False  # its time was up
         gold, decides = [self.gold(LINKS)], self.options.decides
         after, before = (values_of(gold, [decides], self.rankings(name, gold))[decides] for name in both)
-        return as_good(after, before)
+        return as_good(after, before, 2.0)
 
     def link(self, name: str) -> None:
         write_link(self.output, self.folder(self.systems[name].folder))
