@@ -22,7 +22,7 @@ from grls.fitting.options import FitOptions
 from grls.fitting.questions import MOST, written_questions
 from grls.fitting.result import Fitted, write_outcome
 from grls.fitting.search import Stage, TimeIsUp, search_stages
-from grls.fitting.splits import DEV, TEST, SplitData
+from grls.fitting.splits import TEST, TRAIN, SplitData
 from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, require, without_warnings
 from grls.io.files import is_temporary
@@ -161,7 +161,7 @@ class _FitRun:
         candidates = self.candidates
         for name, result in self.journal.known.items():
             stage = stages.get(name)
-            if stage is None or result.get("dev") != self.data.pseudo.get(DEV):
+            if stage is None or result.get("learned") != self.data.pseudo.get(TRAIN):
                 continue
             try:
                 systems = [System(**fields) for fields in result["systems"]]
@@ -213,7 +213,7 @@ class _FitRun:
             "seconds": round(perf_counter() - begun, 2),
             "systems": [vars(system) for system in systems.values() if gathers or system.name == name],
             "notes": self.stages.notes, "nothing": nothing, "gathered": gathered,
-            "dev": self.data.pseudo.get(DEV),
+            "learned": self.data.pseudo.get(TRAIN),
         }  # fmt: skip
         self.stages.seconds.setdefault(name, perf_counter() - begun)
         self.journal.put(name, result)

@@ -127,12 +127,15 @@ class SplitData:
     def written(self, folder: Path) -> SplitData:
         """The same with the corpus of a folder, into which it is written if it is not there.
 
-        Where cut sentences were there first, questions take their place, and what ranked those goes.
+        Where cut sentences were there first, questions take their place, and what ranked those or learned
+        from them goes: all members but ``bm25`` and ``base``, with their hops.
         """
         there = (folder / "corpus.jsonl").is_file()
         texts = [query.text for query in self.queries]
         if not there or (self.pseudo and [query.text for query in read_queries(folder)] != texts):
-            shutil.rmtree(folder.parent / "runs", ignore_errors=True)
+            for old in ("runs", "stages/biencoder", "stages/generator", "members/[!b]*"):
+                for path in folder.parent.glob(old):
+                    shutil.rmtree(path, ignore_errors=True)
             write_dataset(folder, self.corpus, self.queries, self.qrels)
         return replace(self, corpus=Corpus.read(folder))
 

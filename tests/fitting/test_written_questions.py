@@ -15,8 +15,8 @@ from small_data import tiny_bert
 
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.dataset import read_queries
-from grls.data.types import Passage
+from grls.data.dataset import evidence_qrels, read_queries, write_dataset
+from grls.data.types import Passage, Query
 from grls.fitting import questions, run, stages
 from grls.fitting.result import Fitted
 from grls.fitting.run import fit_dataset, plan_dataset
@@ -153,6 +153,24 @@ def test_without_good_questions_cut_sentences_stand_in_until_a_later_call_has_so
         assert [*again.queries] == ["written questions"]
         assert again.metrics["bm25"] != ended.metrics["bm25"]
         assert again.metrics == fitted(data, tmp_path / "other", server).metrics
+
+
+def test_what_cut_sentences_taught_is_trained_anew_with_written_questions(
+    data: Path, tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "_K", 2 * FILMS)
+    monkeypatch.setattr(stages, "ENCODER_EPOCHS", 1)
+    tiny_bert(tmp_path / "bert")
+    asked = [Query(f"q{n}", f"who made Film Nr{n} ?", (f"f{n}",)) for n in range(8)]
+    write_dataset(data, Corpus.read(data), asked, {"dev": evidence_qrels(asked)})
+    output, models = tmp_path / "out", {"biencoder": str(tmp_path / "bert")}
+    server.answer = lambda turns: 400
+    fitted(data, output, server, **models)
+    (weights,) = (output / "stages" / "biencoder" / "model").glob("**/model.safetensors")
+    cut, server.answer = weights.read_bytes(), question
+    ended = fitted(data, output, server, **models)
+    assert weights.read_bytes() != cut
+    assert ended.metrics == fitted(data, tmp_path / "other", server, **models).metrics
 
 
 def test_a_model_here_that_writes_nonsense_and_no_time_leave_cut_sentences(

@@ -333,8 +333,8 @@ def sift(
         if any(faults.values()):
             dropped[next(fault for fault, there in faults.items() if there)] += 1
         else:
-            number = f"{record['draw']}" if len(ids) == 1 else f"{ids[1]}-{record['draw']}"
-            usable.append(Query(f"pseudo-{ids[0]}-{number}", record["text"], ids))
+            kind = "pseudo" if len(ids) == 1 else "pseudo2"  # a passage has one that follows it
+            usable.append(Query(f"{kind}-{ids[0]}-{record['draw']}", record["text"], ids))
             seen.add((*ids, text))
     if not retrievers:
         return Sifted(usable, dropped, 0)

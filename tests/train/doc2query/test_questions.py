@@ -109,7 +109,7 @@ def test_questions_are_sifted() -> None:
     found = sift(records, CORPUS, asked=True)
     assert [(query.id, query.evidence) for query in found.queries] == [
         ("pseudo-film-0", ("film",)),
-        ("pseudo-film-lee-0", ("film", "lee")),
+        ("pseudo2-film-0", ("film", "lee")),
     ]
     assert found.dropped == {
         "written before": 1,
@@ -120,6 +120,16 @@ def test_questions_are_sifted() -> None:
     both = [Finds("film", "lee"), Finds("lee", "otter", "film")]
     for judges, k, kept in ((both[:1], 2, 2), (both, 2, 0), (both, 3, 2), ([Finds("film")], 5, 1)):
         assert len(sift(records, CORPUS, judges, k, asked=True).queries) == kept
+
+
+def test_ids_of_passages_that_look_like_pairs_give_ids_of_their_own() -> None:
+    corpus = Corpus.from_passages([Passage(name, f"text of {name}") for name in ("a", "b-c", "a-b", "c")])
+    pairs = (("a", "b-c"), ("a-b", "c"), ("a-b", None))
+    records = [
+        {"passage": first, "draw": 0, "text": "who ?", "ended": True} | ({"second": second} if second else {})
+        for first, second in pairs
+    ]
+    assert len({query.id for query in sift(records, corpus).queries}) == 3
 
 
 def test_a_quote_is_more_than_half_of_a_question() -> None:
