@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from contextlib import closing
 from shutil import get_terminal_size
 from textwrap import indent, wrap
 from typing import TYPE_CHECKING
 
-from grls.data.evidence import part_around
 from grls.errors import DataError
 from grls.io.arguments import Count
 from grls.io.ending import require
 from grls.io.option_errors import aligned, visible
 from grls.io.progress import counted
+from grls.io.work import alone_in
 from grls.models.option_names import Device, Precision
 from grls.serve.start import Port, named_folders
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from grls.fitting.judging import Judging, PooledQuestion
 
 _LINES, _INDENT = 3, " " * 5
-_NEXT = "question (u: undo; an empty line ends): "
+_NEXT = "question (u: undo, q or an empty line: end): "
 _MARK = "gold, in the order of need, as in 3 1 (n: none, s: skip, t 3: whole text, u: undo, q: end): "
 
 
@@ -59,9 +61,11 @@ def judge_command(
 
     questions = [] if queries is None else read_questions(queries)
     candidates = open_candidates(named, device, precision)
-    with closing(Judging(candidates, output, questions, k)) as judging:
+    with alone_in(output), closing(Judging(candidates, output, questions, k)) as judging:
         found = f"{counted(len(candidates), 'candidate')} over {counted(len(judging.corpus), 'passage')}"
         print(f"{found}; {len(judging.records)} judged, {len(judging.waiting)} to judge", flush=True)
+        if len(candidates) == 1:
+            print("one candidate is compared with none, and what it misses is never shown: name more")
         if page:
             from grls.serve.judge_page import serve_judging
 
@@ -73,40 +77,37 @@ def judge_command(
 
 def _ask(judging: Judging) -> None:
     """Ask on the terminal, or in a pipe, until the input ends."""
+    if isinstance(sys.stdin, io.TextIOWrapper):  # an error of decoding would lose what follows the line
+        sys.stdin.reconfigure(errors="surrogateescape")
     shown: PooledQuestion | None = None
     while True:
         asked = judging.asked()
-        if asked is not None and asked is not shown:
+        if asked is not None and asked != shown:
             _print_question(asked)
         shown = asked
-        word = _typed(_NEXT if asked is None else _MARK)
-        if word is None or (word == "q" if asked is not None else not word):
+        try:
+            word = input(_NEXT if asked is None else _MARK).strip()
+        except (EOFError, KeyboardInterrupt):
+            print()
             return
-        if word == "u":
-            if not judging.undo():
-                print("nothing is judged yet")
-        elif asked is None:
-            try:
+        if word == "q" or (asked is None and not word):
+            return
+        try:
+            if word != word.encode(errors="replace").decode():
+                raise DataError("expected UTF-8 text; type the line again.")
+            if word == "u":
+                if not judging.undo():
+                    print("nothing is judged yet")
+            elif asked is None and len(word) == 1:  # an answer to no question
+                raise DataError(f"expected a question, got {word!r}")
+            elif asked is None:
                 judging.ask(word)
-            except DataError as error:
-                print(visible(error.text))
-        elif word == "s":
-            judging.skip()
-        else:
-            _answer(judging, asked, word)
-
-
-def _typed(prompt: str) -> str | None:
-    """A line of the input; None: it has ended."""
-    try:
-        return input(prompt).strip()
-    except EOFError:
-        print()
-        return None
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"standard input is no UTF-8 text ({error}); what was judged before is kept."
-        ) from None
+            elif word == "s":
+                judging.skip()
+            else:
+                _answer(judging, asked, word)
+        except DataError as error:
+            print(visible(error.text))
 
 
 def _answer(judging: Judging, asked: PooledQuestion, word: str) -> None:
@@ -135,16 +136,13 @@ def _print_question(asked: PooledQuestion) -> None:
     for number, hit in enumerate(asked.hits, 1):
         place = place_of(hit)
         print(visible(f"{number:>3}  {hit.title or hit.id}{f' ({place})' if place else ''}"))
-        part = part_around(asked.query.text, hit.text, _LINES * columns)
-        for row in wrap(part, columns, max_lines=_LINES, placeholder=" …"):
+        for row in wrap(hit.text, columns, max_lines=_LINES, placeholder=" …"):
             print(visible(f"{_INDENT}{row}"))
     print("" if asked.hits else "     nothing was found")
 
 
 def _print_end(judging: Judging) -> None:
-    gold, rows = len(judging.gold), judging.table()
-    if rows:
-        print(
-            f"{counted(gold, 'question')} with gold, {len(judging.records) - gold} without: {judging.output}"
-        )
+    gold, judged, rows = len(judging.gold), len(judging.records), judging.table()
+    if judged:
+        print(f"{counted(gold, 'question')} with gold, {judged - gold} without: {judging.output}")
     print("\n".join(aligned(rows, {0}) if rows else ["no question has gold yet"]))

@@ -9,14 +9,15 @@ from typing import Any, Literal
 from fastapi import FastAPI, Request
 from pydantic import Field
 from starlette.middleware import Middleware
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 
+from grls.errors import WriteError
 from grls.fitting.judging import Judging, place_of
 from grls.serve.app import show_page
 from grls.serve.bodies import Body
 from grls.serve.guards import Admission, HostCheck, accepted_hosts
 from grls.serve.options import USUAL_LIMITS
-from grls.serve.problems import add_handlers
+from grls.serve.problems import add_handlers, problem
 from grls.serve.run import HttpServer, bound
 from grls.serve.start import address_of, say
 from grls.serve.worker import RefusalError
@@ -28,7 +29,8 @@ class JudgeBody(Body):
     """What the page sends: a question to ask, or what becomes of the question that it shows."""
 
     act: Literal["ask", "judge", "skip", "undo"]
-    question: str = ""
+    question: str | None = None
+    judged: int = 0
     gold: list[str] = Field(default_factory=list)
 
 
@@ -47,9 +49,6 @@ def judge_app(judging: Judging) -> FastAPI:
     add_handlers(app)
     turn = Lock()
 
-    def begin() -> RedirectResponse:
-        return RedirectResponse("/page/judge.html")
-
     def state() -> dict[str, Any]:
         with turn:
             return state_of(judging)
@@ -64,22 +63,27 @@ def judge_app(judging: Judging) -> FastAPI:
         with turn:
             asked = judging.asked()
             if body.act == "ask":
-                if not body.question.strip():
+                if not (question := (body.question or "").strip()):
                     raise RefusalError(422, "question: it is empty; ask something.")
-                judging.ask(body.question.strip())
+                judging.ask(question)
+            elif (asked and asked.query.text, len(judging.records)) != (body.question, body.judged):
+                raise RefusalError(409, "it has answered or asked; below is what is asked now.")
             elif body.act == "undo":
                 judging.undo()
-            elif asked is None or asked.query.text != body.question:
-                raise RefusalError(409, "this question is no longer asked: another window has answered it.")
-            elif body.act == "skip":
+            elif asked is not None and body.act == "skip":
                 judging.skip()
-            elif len({*body.gold}) < len(body.gold) or not {*body.gold} <= {hit.id for hit in asked.hits}:
+            elif not asked or sorted({*body.gold} & {hit.id for hit in asked.hits}) != sorted(body.gold):
                 raise RefusalError(422, "gold: expected ids of passages that are shown, each once.")
             else:
                 judging.judge(body.gold)
             return state_of(judging)
 
-    app.add_api_route("/", begin)
+    def unwritten(_: Request, error: Exception) -> Response:
+        judging.close()  # half of a record may be written, which the next run drops
+        return problem(507, str(error))
+
+    app.add_exception_handler(WriteError, unwritten)
+    app.add_api_route("/", lambda: RedirectResponse("/page/judge.html"))
     app.add_api_route("/page/{name}", show_page)
     app.add_api_route("/judge", state)
     app.add_api_route("/judge/table", table)

@@ -16,9 +16,11 @@ import grls
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import check_data, read_split
+from grls.evaluation.significance import compare
 from grls.fitting.judging import Judging, apart, open_candidates, read_questions
 from grls.fitting.options import FitOptions
 from grls.fitting.splits import read_data
+from grls.io.work import alone_in
 
 CORPUS = [
     {"_id": name, "title": title, "text": text, "metadata": metadata}
@@ -115,6 +117,7 @@ def test_fit_takes_it_as_it_is(fitted: Path, tmp_path: Path, capsys: Capsys) -> 
     options = ["--biencoder=none", "--generator=none", "--device=cpu", "--budget=5m"]
     assert main(["fit", str(tmp_path / "judged"), f"--output={tmp_path / 'R'}", *options]) == 0
     assert "queries: 2 dev" in capsys.readouterr().out
+    assert len(open_candidates({"both": str(fitted), "runs": str(tmp_path / "R")}, "cpu")) > 2
 
 
 def test_the_pool_does_not_tell_who_found_what(fitted: Path, tmp_path: Path) -> None:
@@ -176,10 +179,98 @@ def test_an_answer_is_taken_back(fitted: Path, tmp_path: Path) -> None:
     judging.judge(["den"])
     assert judging.undo()
     assert not (tmp_path / "judged" / "qrels" / "dev.tsv").exists()
-    assert [query.text for query in judging.waiting] == [DEN, FISH]
+    assert [*judging.waiting] == [DEN, FISH]
     judging.judge(["den", "food"])
     (record,) = judging.journal
     assert record["evidence"] == ["den", "food"]
+    assert {*record} == {"_id", "text", "metadata", "evidence"}
+
+
+def test_an_answer_that_could_not_be_taken_back_stays(
+    fitted: Path, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    judging = begun(fitted, tmp_path / "judged", DEN, FISH)
+    judging.judge(["den"])
+    judging.judge(["fish"])
+
+    def full(_: int) -> None:
+        raise OSError("full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(judging.journal, "cut", full)
+        with pytest.raises(OSError, match="full"):
+            judging.undo()
+    assert judging.undo()
+    assert [record["text"] for record in judging.records] == [DEN]
+    assert [record["text"] for record in judging.journal] == [DEN]
+
+
+def test_a_question_waits_once(fitted: Path, tmp_path: Path) -> None:
+    judging = begun(fitted, tmp_path / "judged", DEN, FISH)
+    judging.ask(FISH)
+    judging.ask("otters")
+    judging.ask(FISH)
+    assert [*judging.waiting] == [FISH, "otters", DEN]
+
+
+def test_equal_candidates_are_one(fitted: Path) -> None:
+    """And BM25 has no folder, wherever it is named."""
+    folders = {"bm25": "bm25", "R": str(fitted), "copy": str(fitted / "members" / "short")}
+    assert [*open_candidates(folders, "cpu")] == ["R/long", "R/short"]
+    assert [*open_candidates({"bm25": "bm25", "copy": folders["copy"]}, "cpu")] == ["copy", "bm25"]
+
+
+def test_lines_that_are_no_answers(
+    fitted: Path, tmp_path: Path, capsys: Capsys, monkeypatch: Patch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They neither end the judging nor are they asked, and no warning names a candidate."""
+    lines = "s\nn\nxylophone?\ns\nfrüh?\n".encode("latin-1") + f"{DEN}\n1\nq\nfish?\n".encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines), "utf-8"))
+    assert main(["judge", str(fitted), f"--output={tmp_path / 'judged'}", "--device=cpu"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.count("expected a question") == 2
+    assert captured.out.count("expected UTF-8 text") == 1
+    assert "fish?" not in captured.out
+    assert [query.text for query in read_split(tmp_path / "judged", "dev")[0]] == [DEN]
+    assert "members" not in captured.err + caplog.text
+
+
+def test_ctrl_c_says_where_the_answers_are(
+    fitted: Path, tmp_path: Path, capsys: Capsys, monkeypatch: Patch
+) -> None:
+    judging = begun(fitted, tmp_path / "judged", FISH)
+    judging.judge([])
+    judging.close()
+
+    def interrupted(_: str) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("builtins.input", interrupted)
+    out = typed(monkeypatch, capsys, "", fitted / "members" / "long", f"--output={tmp_path / 'judged'}")
+    assert f"0 questions with gold, 1 without: {tmp_path / 'judged'}" in out
+    assert "one candidate" in out
+
+
+@pytest.mark.parametrize(("second", "differs", "told"), [
+    ("food den", 8, "differ by 36.9 points of nDCG@10, which is more than chance."),
+    ("food", 6, "differ by 75.0 points of R@5; a few more would tell them apart four times in five."),
+])  # fmt: skip
+def test_the_line_says_what_the_table_says(
+    fitted: Path, tmp_path: Path, second: str, differs: int, told: str
+) -> None:
+    """In eight questions the second candidate finds less; so does a third one in equally many."""
+    questions = [f"question {n}" for n in range(8)]
+    judging = begun(fitted, tmp_path / "judged", *questions)
+    judging.candidates = {**judging.candidates, "third": judging.candidates["long"]}
+    for n, text in enumerate(questions):
+        for name, ids in (("long", "den food"), ("short", second), ("third", "fish")):
+            judging._found[name, text] = (ids if n < differs else "den food").split()
+        judging.judge(["den"])
+    assert judging.told().endswith(told)
+    heads, best, other, _ = judging.table()
+    assert (best[0], other[0]) == ("long", "short")
+    assert heads[3].split()[0] in told
+    assert (float(other[4]) < 0.05) == ("chance" in told)
 
 
 def test_candidates_that_came_later_are_compared_too(fitted: Path, tmp_path: Path) -> None:
@@ -198,17 +289,21 @@ def test_candidates_that_came_later_are_compared_too(fitted: Path, tmp_path: Pat
     assert both.told() == ""
 
 
+MORE = " would tell them apart four times in five."
+
+
 @pytest.mark.parametrize(("better", "other", "told"), [
     ([1], [1], "find equally much so far."),
     ([1] * 7, [0] * 7, "differ by 70.0 points of R@5, which is more than chance."),
-    ([1] * 3, [0] * 3, "differ by 30.0 points of R@5; a few more would tell them apart."),
-    ([1, 0, 1], [0, 1, 0], "differ by 10.0 points of R@5; about 114 more would tell them apart."),
-    ([1, 0, 0.1], [0, 1, 0], "differ by 1.0 points of R@5; they cannot be told apart by fewer than 8,576."),
+    ([0.1] * 3, [0.3, 0, 0], "find equally much so far."),
+    ([1] * 4, [0] * 4, "differ by 40.0 points of R@5; about 4 more" + MORE),
+    ([1, 0, 1], [0, 1, 0], "differ by 10.0 points of R@5; about 243 more" + MORE),
 ])  # fmt: skip
 def test_how_many_more_are_needed(better: list[float], other: list[float], told: str) -> None:
     """Of ten questions; both have the value 0 for those that are not listed."""
     rest = [0.0] * (10 - len(better))
-    assert apart([*better, *rest], [*other, *rest]) == told
+    values = [*better, *rest], [*other, *rest]
+    assert apart(*values, "R@5", compare(*values).p) == told
 
 
 def test_what_cannot_be_judged(fitted: Path, tmp_path: Path, capsys: Capsys, monkeypatch: Patch) -> None:
@@ -217,6 +312,7 @@ def test_what_cannot_be_judged(fitted: Path, tmp_path: Path, capsys: Capsys, mon
     (tmp_path / "empty.txt").touch()
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "queries.jsonl").write_text("mine")
+    (tmp_path / "tab.jsonl").write_text('{"_id": "a\\tb", "text": "otters"}\n')
     judging = begun(fitted, tmp_path / "judged", DEN)
     judging.judge(["den"])
     judging.close()
@@ -229,9 +325,12 @@ def test_what_cannot_be_judged(fitted: Path, tmp_path: Path, capsys: Capsys, mon
         ([long, f"--queries={tmp_path / 'empty.txt'}"], "the file is empty; expected a question a line"),
         ([long, f"--queries={tmp_path / 'none.txt'}"], "no such file; expected a question a line"),
         ([long, f"--output={tmp_path / 'data'}"], "holds no judged.jsonl"),
-        ([tmp_path / "other", f"--output={tmp_path / 'judged'}"], "was begun with other settings (corpus)"),
+        ([long, f"--queries={tmp_path / 'tab.jsonl'}"], "holds a tab or a line end"),
+        ([tmp_path / "other", f"--output={tmp_path / 'judged'}"], f"with --queries {tmp_path / 'judged'}"),
     ):
         assert told in fails(capsys, "judge", *arguments, "--device=cpu")
+    with alone_in(tmp_path / "held"):
+        assert "written by another run" in fails(capsys, "judge", long, f"--output={tmp_path / 'held'}")
     assert (tmp_path / "data" / "queries.jsonl").read_text() == "mine"
     assert typed(monkeypatch, capsys, "", fitted, f"--output={tmp_path / 'new'}").endswith(
         "no question has gold yet\n"

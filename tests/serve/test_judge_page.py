@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.types import Query
+from grls.errors import WriteError
 from grls.fitting.judging import Judging
 from grls.retrieve.bm25 import BM25Retriever
 from grls.serve.judge_page import judge_app
@@ -35,7 +36,7 @@ def test_what_is_sent_is_written_and_no_candidate_is_named(judging: Judging) -> 
     ids = [hit["id"] for hit in state["hits"]]
     assert (state["question"], state["judged"], state["left"]) == (QUESTIONS[0], 0, 3)
     assert "secret" not in client.get("/judge").text
-    judge = {"act": "judge", "question": QUESTIONS[0]}
+    judge = {"act": "judge", "question": QUESTIONS[0], "judged": 0}
     for headers, body, status in (
         ({"Host": "evil.example"}, judge | {"gold": ids[:1]}, 400),
         ({"Content-Type": "text/plain"}, judge | {"gold": ids[:1]}, 422),
@@ -52,11 +53,25 @@ def test_what_is_sent_is_written_and_no_candidate_is_named(judging: Judging) -> 
     assert client.post("/judge", json={"act": "ask", "question": QUESTIONS[0]}).status_code == 422
     state = client.post("/judge", json={"act": "ask", "question": "quote"}).json()
     assert (state["question"], state["left"]) == ("quote", 3)
-    client.post("/judge", json={"act": "skip", "question": "quote"})
-    state = client.post("/judge", json={"act": "judge", "question": QUESTIONS[1], "gold": []}).json()
+    client.post("/judge", json={"act": "skip", "question": "quote", "judged": 1})
+    judge = {"act": "judge", "question": QUESTIONS[1], "judged": 1}
+    state = client.post("/judge", json=judge | {"gold": []}).json()
     assert (state["judged"], state["gold"], state["question"]) == (2, 1, QUESTIONS[2])
-    assert client.post("/judge", json={"act": "undo"}).json()["question"] == QUESTIONS[1]
+    undo = {"act": "undo", "question": QUESTIONS[2], "judged": 2}
+    for stale in (undo | {"judged": 1}, undo | {"question": QUESTIONS[1]}):
+        assert client.post("/judge", json=stale).status_code == 409
+    assert client.post("/judge", json=undo).json()["question"] == QUESTIONS[1]
     assert {row[0] for row in client.get("/judge/table").json()} == {"candidate", "secret-a", "secret-b"}
+
+
+def test_what_cannot_be_written_is_told_in_words(judging: Judging, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: object) -> None:
+        raise WriteError("the disk is full; free some space.")
+
+    monkeypatch.setattr(judging, "_write", full)
+    client = TestClient(judge_app(judging), base_url="http://127.0.0.1:8000", raise_server_exceptions=False)
+    answer = client.post("/judge", json={"act": "judge", "question": QUESTIONS[0], "judged": 0})
+    assert (answer.status_code, answer.json()["detail"]) == (507, "the disk is full; free some space.")
 
 
 def test_the_page_is_used_by_keys(page: Any, judging: Judging) -> None:
@@ -81,6 +96,10 @@ def test_the_page_is_used_by_keys(page: Any, judging: Judging) -> None:
         page.keyboard.type("injected")
         page.keyboard.press("Enter")
         page.wait_for_selector("#text:has-text('injected')")
+        judging.ask("event")
+        page.keyboard.press("s")
+        page.wait_for_selector("#problem:has-text('Another window has gone on')")
+        page.wait_for_selector("#text:has-text('event')")
         page.click("#table-open")
         page.wait_for_selector("#rows tbody tr >> nth=1")
         for width in (1300, 400):

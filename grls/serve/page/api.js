@@ -28,6 +28,7 @@ export function meaning(status) {
     403: "This is not allowed",
     404: "There is no such thing here",
     408: "The request came too slowly",
+    409: "Another window has gone on",
     413: "The question is too large",
     422: "The question cannot be answered like this",
     429: "Too many questions at once",

@@ -1,7 +1,7 @@
 // The page of `grls judge`: a question, the passages that retrievers find, and marks of gold in the order of need.
 
 import { Problem, meaning, read, send } from "./api.js";
-import { announce, around, byId, el, inCommon, marked, refill, reveal, several } from "./dom.js";
+import { announce, byId, el, refill, reveal, several } from "./dom.js";
 
 let state = null;
 let gold = [];
@@ -24,7 +24,16 @@ async function attempt(work) {
   }
 }
 
-const act = (name, body = {}) => attempt(async () => show(await send("/judge", { act: name, question: state.question ?? "", ...body })));
+const act = (name, body = {}) =>
+  attempt(async () => {
+    const { question, judged } = state;
+    try {
+      show(await send("/judge", { act: name, question, judged, ...body }));
+    } catch (error) {
+      if (error.status === 409) show(await read("/judge"));
+      throw error;
+    }
+  });
 
 function show(next) {
   state = next;
@@ -42,7 +51,7 @@ function show(next) {
   byId("text").textContent = question;
   refill(byId("hits"), hits.length ? hits.map(card) : el("li", { class: "empty" }, "Nothing was found."));
   for (const prose of byId("hits").querySelectorAll(".prose")) { // a text that is shown whole needs no button
-    prose.nextSibling.hidden = prose.scrollHeight <= prose.clientHeight + 2 && !prose.textContent.startsWith("… ");
+    prose.nextSibling.hidden = prose.scrollHeight <= prose.clientHeight + 2;
   }
   mark();
   scrollTo(0, 0);
@@ -50,18 +59,15 @@ function show(next) {
 }
 
 function card(hit, place) {
-  const wanted = new Set(inCommon(state.question, `${hit.title} ${hit.text}`));
-  const begin = around(hit.text, wanted);
-  const prose = el("p", { class: "prose", dir: "auto" }, marked(begin, wanted));
+  const prose = el("p", { class: "prose", dir: "auto" }, hit.text);
   const more = el("button", { type: "button", class: "plain", "aria-expanded": "false" }, "Whole text");
   more.addEventListener("click", () => {
     const opens = more.getAttribute("aria-expanded") === "false";
     more.setAttribute("aria-expanded", String(opens));
     prose.classList.toggle("open", opens);
-    refill(prose, marked(opens ? hit.text : begin, wanted));
     refill(more, opens ? "Less" : "Whole text");
   });
-  const title = el("span", { class: "card-title", dir: "auto" }, marked(hit.title || hit.id, wanted));
+  const title = el("span", { class: "card-title", dir: "auto" }, hit.title || hit.id);
   const line = el("span", { class: "card-line" }, hit.place ? hit.place : el("code", null, hit.id));
   const head = el("button", { type: "button", class: "card-head", "aria-pressed": "false", on: { click: () => toggle(place) } },
     el("span", { class: "badge", "aria-hidden": "true" }, place + 1), el("span", { class: "card-text" }, title, line), el("span", { class: "gold" }));
@@ -107,6 +113,7 @@ byId("table-open").addEventListener("click", () => attempt(async () => {
   const [heads, ...rows] = await read("/judge/table");
   const cells = (row, tag) => el("tr", null, row.map((text, place) => el(place ? tag : "th", { scope: place ? null : "row" }, text)));
   refill(byId("rows"), heads ? el("table", null, el("thead", null, cells(heads, "th")), el("tbody", null, rows.map((row) => cells(row, "td")))) : "No question has gold yet.");
+  byId("counted").textContent = `${several(state.gold, "question")} with gold; ${several(state.judged - state.gold, "question")} without, in no figure.`;
   byId("table").showModal();
 }));
 document.addEventListener("keydown", (event) => {
