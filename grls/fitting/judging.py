@@ -137,7 +137,7 @@ class Judging:
         return any(record["text"] == text for record in self.records)
 
     @property
-    def gold(self) -> list[Mapping[str, Any]]:
+    def gold(self) -> list[dict[str, Any]]:
         """The records of the questions that have gold."""
         return [record for record in self.records if record["evidence"]]
 
@@ -237,7 +237,7 @@ class Judging:
                 self._found[name, query.text] = list(dict.fromkeys(hit.id for hit in hits))
         return [self._found[name, query.text] for query in queries]
 
-    def _write(self, records: Sequence[Mapping[str, Any]]) -> None:
+    def _write(self, records: Sequence[dict[str, Any]]) -> None:
         """Write the data set; no judgement is ever without its query."""
         if not (corpus := self.output / "corpus.jsonl").is_file():
             self.corpus.write(corpus)
