@@ -16,9 +16,9 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
 from itertools import takewhile
+from multiprocessing.pool import ThreadPool
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -177,21 +177,25 @@ class Endpoint(NamedTuple):
         """
         ends: list[ConfigError] = []
 
-        def answer(turns: list[dict[str, str]], draw: Sampling) -> Continuation | str | None:
-            if ends:
-                return None
+        def answer(asked: tuple[list[dict[str, str]], Sampling]) -> Continuation | str | None:
             try:
-                written = self._answer(turns, draw, new_tokens)
+                written = self._answer(*asked, new_tokens, ends)
             except ConfigError as error:
                 ends.append(error)
                 return None
-            if decided is not None:
+            if decided is not None and not ends:
                 decided(1)
             return written
 
-        with ThreadPoolExecutor(self.together) as pool:
-            answers = pool.map(answer, prompts, draws)
-            written = [one for one in takewhile(lambda one: one is not None, answers) if one is not None]
+        with ThreadPool(self.together) as pool:  # of daemons, which nobody waits for
+            answers = pool.imap(answer, zip(prompts, draws, strict=True))
+            try:
+                written = [one for one in takewhile(lambda one: one is not None, answers) if one is not None]
+                pool.close()
+                pool.join()
+            except BaseException:  # time is up
+                ends.append(ConfigError("nothing more is asked"))
+                raise
         if not any(isinstance(one, Continuation) for one in written):
             if ends:
                 raise ends[0]
@@ -199,7 +203,9 @@ class Endpoint(NamedTuple):
                 raise ConfigError(f"the model at {self.url} cannot be asked: {written[0]}; {_STAYS}")
         return written
 
-    def _answer(self, turns: list[dict[str, str]], draw: Sampling, new_tokens: int) -> Continuation | str:
+    def _answer(
+        self, turns: list[dict[str, str]], draw: Sampling, new_tokens: int, ends: Sequence[ConfigError]
+    ) -> Continuation | str:
         body = {
             "model": self.model, "messages": turns, "max_tokens": new_tokens, "seed": draw.seed % 2**31,
             "temperature": draw.temperature, "top_p": draw.top_p,
@@ -212,6 +218,8 @@ class Endpoint(NamedTuple):
         )  # fmt: skip
         why = remedy = ""
         for attempt in range(self.attempts):
+            if ends:
+                raise ends[0]
             wait, remedy = 2.0**attempt, "Call again later"
             try:
                 with urllib.request.urlopen(request, timeout=120) as response:

@@ -1,8 +1,10 @@
 """Questions by an instructed language model, here and at an address: prompts, checks, and the command."""
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -192,6 +194,21 @@ def test_an_address_that_fails(data: Path, server: Server, capsys: pytest.Captur
     raises(ConfigError, "answers otherwise than an OpenAI-compatible", endpoint.write, prompt, draws, 8)
     nobody = Endpoint("http://127.0.0.1:9/v1", "some")
     raises(ConfigError, r"cannot be reached \(.*call again", nobody.write, prompt, draws, 8)
+
+
+def test_a_server_that_hangs_is_not_waited_for_when_time_is_up(server: Server) -> None:
+    def late(count: int) -> None:
+        raise TimeoutError
+
+    hangs, running, begun = threading.Event(), set(threading.enumerate()), monotonic()
+    server.answer = lambda turns: "Why?" if turns == ["first"] else hangs.wait(60) and 503
+    with pytest.raises(TimeoutError):
+        Endpoint(address(server), "some").write([["first"], *[[]] * 8], [Sampling(1.0, 0)] * 9, 8, late)  # type: ignore[list-item]
+    assert monotonic() - begun < 30
+    hangs.set()
+    for thread in set(threading.enumerate()) - running:
+        thread.join(30)
+    assert len(server.asked) <= 9  # nor asked again
 
 
 def test_an_answer_that_is_cut_off_is_asked_for_again(server: Server) -> None:
