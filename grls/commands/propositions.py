@@ -109,8 +109,8 @@ def pseudo_queries(
         analyzer: How bm25 splits texts into words: language, stemming and function words.
     """
     from grls.train.doc2query.generate import PORTION, open_queries
-    from grls.train.doc2query.questions import GROUP
-    from grls.train.doc2query.written import judged, save, written
+    from grls.train.doc2query.questions import GROUP, QuestionPrompt
+    from grls.train.doc2query.written import foreign, judged, save, written
 
     refuse_unwritable(output)
     opened = open_queries(data, model, draw, limit, search.batch_size, device, precision, endpoint)
@@ -119,7 +119,10 @@ def pseudo_queries(
         open_judge(name, writer.corpus, Opening(device, search=search), analyzer) for name in retrievers
     ]
     together = PORTION * search.batch_size if endpoint is None else GROUP
-    sifted = judged(written(opened, output, together, tokens), writer, judges, draw.hops, k)
+    records = written(opened, output, together, tokens)
+    if isinstance(writer.prompt, QuestionPrompt) and (language := foreign(records, writer.corpus)):
+        print(language)
+    sifted = judged(records, writer, judges, draw.hops, k)
     if not sifted.queries:
         raise ConfigError(
             f"none of the pseudo-queries is kept ({sifted.reasons}); raise --k, or take a better model."

@@ -1,30 +1,37 @@
 """Questions that a language model writes, before the stages of a run whose data have none to learn from.
 
 They are written and judged as by ``grls prepare pseudo-queries``, by BM25 and the bi-encoder of the stage
-``base``. Time that is up and a model that fails leave what is written; without enough of it the run goes on
-with cut sentences, and its next call asks for what is lacking.
+``base``, the first 64 before the others are asked for. Time that is up and a model that fails leave what is
+written; without enough of it the run goes on with cut sentences. The next call then asks for what is lacking,
+unless the first 64 are refused.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from grls.data.types import Query
 from grls.data.words import USUAL
-from grls.errors import ConfigError, GrlsError
+from grls.errors import ConfigError, GrlsError, Option
 from grls.fitting.journal import failure
+from grls.fitting.options import FitOptions
 from grls.fitting.search import TimeIsUp
-from grls.fitting.splits import CUT
+from grls.fitting.splits import CUT, SplitData
 from grls.fitting.stages import FitStages
 from grls.io.progress import counted
+from grls.io.work import Record
 from grls.models.option_names import Numbers
 from grls.retrieve.judge import open_judge
 from grls.retrieve.registry import BM25, Opening
 from grls.train.doc2query.options import Drawing
+
+if TYPE_CHECKING:
+    from grls.train.doc2query.generate import Task
 
 MOST = 2000
 """Questions that are asked for, at most; half of them along links, where passages have some."""
@@ -46,43 +53,86 @@ def written_questions(stages: FitStages, output: Path, allowance: float | None) 
         return []
 
 
+def question_tasks(data: SplitData, seed: int) -> tuple[Drawing, int, list[Task]]:
+    """How questions are drawn, of how many passages or links at most, and the questions to write."""
+    from grls.train.doc2query.generate import drawn_tasks
+
+    draw = Drawing(min(_EACH, max(1, MOST // len(data.corpus))), seed=seed)
+    most = -(-MOST // draw.queries // (2 if data.linked else 1))
+    tasks = drawn_tasks(data.corpus, draw, most)
+    if data.linked:
+        tasks += drawn_tasks(data.corpus, replace(draw, hops=2), most)
+    if len(tasks) < LEAST:
+        told = f"{counted(len(tasks), 'question')} can be written, where {LEAST} are needed"
+        raise ConfigError(f"{told}: leave {Option('writer')} out.")
+    random.Random(seed).shuffle(tasks)  # whatever ends it early leaves some of each
+    return draw, most, tasks
+
+
+def plan_questions(data: SplitData, options: FitOptions) -> tuple[SplitData, str]:
+    """The data as they are divided if all questions pass, and what is asked for."""
+    from grls.train.doc2query.questions import QuestionPrompt
+    from grls.train.doc2query.written import priced
+
+    _, _, tasks = question_tasks(data, options.seed)
+    told = f"up to {counted(len(tasks), 'question')}"
+    if options.writer_model is not None:
+        limit = options.writer_limit
+        tasks, told = priced(QuestionPrompt(True), data.corpus, tasks, limit, "writer_limit", LEAST)
+    ids = data.corpus.ids([task.passage for task in tasks])
+    made = [Query(f"question {number}", "?", (passage,)) for number, passage in enumerate(ids)]
+    named = options.writer_model or options.writer
+    return data.taught(made), f"  questions: {named} writes them, to train with: {told}"
+
+
 def _written(stages: FitStages, output: Path, allowance: float | None) -> list[Query]:
-    from grls.train.doc2query.generate import TWICE, drawn_tasks, open_queries
+    from grls.train.doc2query.generate import TWICE, open_queries
     from grls.train.doc2query.questions import GROUP, QuestionPrompt
-    from grls.train.doc2query.written import foreign, found, judged, save, written
+    from grls.train.doc2query.written import TRIAL, foreign, found, judged, save, written
 
     begun, options, candidates, progress = perf_counter(), stages.options, stages.candidates, stages.progress
     corpus, encoder = stages.data.corpus, stages.models.biencoder
-    draw = Drawing(min(_EACH, max(1, MOST // len(corpus))), seed=options.seed)
-    most = -(-MOST // draw.queries // (2 if stages.data.linked else 1))
-    tasks, writer, origin = open_queries(
+    draw, most, tasks = question_tasks(stages.data, options.seed)
+    _, writer, origin = open_queries(
         candidates.place, options.writer_model or str(options.writer), draw, most, _BATCH, options.device,
         cast(Numbers, candidates.precision), options.writer if options.writer_model else None,
     )  # fmt: skip
-    if stages.data.linked and isinstance(writer.prompt, QuestionPrompt):
-        tasks += drawn_tasks(corpus, replace(draw, hops=2), most)
-    random.Random(options.seed).shuffle(tasks)  # whatever ends it early leaves some of each
+    if not isinstance(writer.prompt, QuestionPrompt):  # a query generator
+        tasks = [task for task in tasks if task.second is None]
     opened, opening = (tasks, writer, origin), Opening(options.device, candidates.precision)
     names = [BM25] if encoder is None else [BM25, str(stages.embed("base", encoder.name))]
     judges = [open_judge(name, corpus, opening, USUAL) for name in names]
-    if allowance is not None:
-        progress.limit(_WRITING * (allowance - (perf_counter() - begun)))
-    ended = ""
+
+    def limit(share: float) -> None:
+        progress.limit(None if allowance is None else share * (allowance - (perf_counter() - begun)))
+
+    def passing(records: Sequence[Record], say: Callable[[str], object]) -> Iterator[list[Query]]:
+        if records and (language := foreign(records, corpus)):
+            raise ConfigError(f"{language}.")
+        for hops in (1, 2):
+            if some := [record for record in records if ("second" in record) == (hops > 1)]:
+                sifted = judged(some, writer, judges, hops, _K, say)
+                share = len(sifted.queries) / (len(some) - sifted.dropped[TWICE])
+                say(f"questions: {share:.0%} of those of {counted(hops, 'passage')} pass")
+                yield sifted.queries if share >= SHARE else []
+
+    def trial(records: Sequence[Record]) -> None:
+        if len(records) == TRIAL and not any(passing(records, str)):
+            raise ConfigError(f"of the first {TRIAL} fewer than {SHARE:.0%} pass.")
+
+    kept, ended = list[Query](), ""
+    limit(_WRITING)
     try:
-        records = written(opened, output, GROUP, options.writer_limit, "writer_limit", progress.say)
+        written(opened, output, GROUP, options.writer_limit, "writer_limit", progress.say, LEAST, trial)
     except (GrlsError, TimeIsUp) as error:
-        progress.limit(None)
-        ended, records = f"{str(error).rstrip('.')}. ", found(opened, output)
+        ended = f"{str(error).rstrip('.')}. "
+    limit(1.0)
+    try:
+        for some in passing(found(opened, output), progress.say):
+            kept += some
+    except TimeIsUp as end:
+        ended = f"{end}. "
     progress.limit(None)
-    kept: list[Query] = []
-    if records and (language := foreign(records, corpus)):
-        raise ConfigError(f"{language}.")
-    for hops in (1, 2):
-        if some := [record for record in records if ("second" in record) == (hops > 1)]:
-            sifted = judged(some, writer, judges, hops, _K, progress.say)
-            share = len(sifted.queries) / (len(some) - sifted.dropped[TWICE])
-            progress.say(f"questions: {share:.0%} of those of {counted(hops, 'passage')} pass")
-            kept += sifted.queries if share >= SHARE else []
     if len(kept) < LEAST:
         raise ConfigError(
             f"{ended}{counted(len(kept), 'question')} can be used, where {LEAST} are needed (those of one "

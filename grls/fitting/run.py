@@ -19,7 +19,7 @@ from grls.fitting.candidates import JudgedQueries, System
 from grls.fitting.choose import FitChoice
 from grls.fitting.journal import JOURNAL, FitClock, FitProgress, failure, fit_journal, refuse_other_output
 from grls.fitting.options import FitOptions
-from grls.fitting.questions import MOST, written_questions
+from grls.fitting.questions import plan_questions, written_questions
 from grls.fitting.result import Fitted, write_outcome
 from grls.fitting.search import Stage, TimeIsUp, search_stages
 from grls.fitting.splits import TEST, TRAIN, SplitData
@@ -39,12 +39,12 @@ _REPORTED = 100  # test queries that the kept candidate ranks, before time goes 
 def plan_dataset(data: SplitData, output: str | Path, options: FitOptions) -> str:
     """What :func:`fit_dataset` would look at and do; nothing is written, trained or measured."""
     refuse_other_output(Path(output), data.fingerprint, options.measure)
-    progress = FitProgress(Path(output), FitClock(Path(output)), False)
-    stages = FitStages(data, Path(output), options, progress)
-    todo = [f"  {stage.name}: {stage.work}" for stage in stages.all()]
+    progress, todo = FitProgress(Path(output), FitClock(Path(output)), False), list[str]()
     if options.writer is not None and data.pseudo:
-        named = options.writer_model or options.writer
-        todo.insert(0, f"  questions: up to {MOST:,} that {named} writes, to train with")
+        data, told = plan_questions(data, options)
+        todo.append(told)
+    stages = FitStages(data, Path(output), options, progress)
+    todo += [f"  {stage.name}: {stage.work}" for stage in stages.all()]
     budget = "no limit" if options.seconds is None else options.budget
     return "\n".join([*stages.lines(), "", f"Stages, in this order, while there is time ({budget}):", *todo])
 
@@ -76,10 +76,7 @@ class _FitRun:
         """Stage that has ended -> why it came to nothing, or None: it was done."""
         if done := [name for name, record in journal.known.items() if "systems" in record]:
             self.progress.say(f"{output}: this run goes on after {done[-1]}.")
-        questions, asks = (
-            output / "stages" / "questions.jsonl",
-            options.writer is not None and bool(data.pseudo),
-        )
+        questions, asks = output / "stages" / "questions.jsonl", bool(options.writer and data.pseudo)
         written = questions.is_file() and asks
         if written:
             data = data.taught(read_queries(questions))

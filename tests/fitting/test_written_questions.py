@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import evidence_qrels, read_queries, write_dataset
 from grls.data.types import Passage, Query
 from grls.fitting import questions, run, stages
+from grls.fitting.journal import FitProgress
 from grls.fitting.result import Fitted
 from grls.fitting.run import fit_dataset, plan_dataset
 from grls.fitting.search import TimeIsUp
@@ -133,8 +135,9 @@ def french(turns: list[dict[str, str]]) -> str:
         (500, {}, "Call again later: what was written stays. 0 questions can be used, where 40 are needed"),
         (b"<html>", {}, "answers otherwise than an OpenAI-compatible server does"),
         (french, {}, "the questions seem to be in 'fr', and the passages in 'en': take another model"),
-        ("What is it?", {}, "0 questions can be used, where 40 are needed"),
+        ("What is it?", {}, "of the first 64 fewer than 20% pass. 0 questions can be used, where 40 are"),
         (question, {"writer_limit": 100}, "writer_limit 100 is too little: a question takes about"),
+        (question, {"writer_limit": 9000}, "writer_limit 9000 is too little: a question takes about"),
     ],
 )
 def test_without_good_questions_cut_sentences_stand_in_until_a_later_call_has_some(
@@ -147,6 +150,11 @@ def test_without_good_questions_cut_sentences_stand_in_until_a_later_call_has_so
     assert said in line.replace("=", " ").replace("--", "")
     assert line.endswith("; cut sentences stand in for them")
     assert [*ended.queries] == ["cut sentences"]
+    asked = 64 if answer in (french, "What is it?") else 0  # the others are not asked for, nor these again
+    if asked or more:
+        assert len(server.asked) == asked
+        fitted(data, tmp_path / "out", server, **more)
+        assert len(server.asked) == asked
     if answer in (500, b"<html>"):
         server.answer = question
         again = fitted(data, tmp_path / "out", server)
@@ -168,15 +176,15 @@ def test_what_cut_sentences_taught_is_trained_anew_with_written_questions(
     fitted(data, output, server, **models)
     (weights,) = (output / "stages" / "biencoder" / "model").glob("**/model.safetensors")
     cut, server.answer = weights.read_bytes(), question
-    ended = fitted(data, output, server, **models)
+    fitted(data, output, server, **models)
     assert weights.read_bytes() != cut
-    assert ended.metrics == fitted(data, tmp_path / "other", server, **models).metrics
 
 
 def test_a_model_here_that_writes_nonsense_and_no_time_leave_cut_sentences(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(questions, "MOST", 6)
+    monkeypatch.setattr(questions, "LEAST", 1)
     (data / "queries.jsonl").write_text('{"_id": "q", "text": "who ?"}\n')
     model = str(write_untrained(tmp_path / "model", data, " ".join(asking.SHOWN), 1024))
     (data / "queries.jsonl").unlink()
@@ -186,6 +194,30 @@ def test_a_model_here_that_writes_nonsense_and_no_time_leave_cut_sentences(
     late = fitted(data, tmp_path / "late", None, writer=model, budget="1h")
     assert [*late.queries] == ["cut sentences"]
     assert "questions: left out: the time was up before it was done" in capsys.readouterr().out
+    monkeypatch.setattr(questions, "LEAST", 7)
+    fitted(data, tmp_path / "few", None, writer=model)
+    assert "questions: left out: 6 questions can be written, where 7 are needed" in capsys.readouterr().out
+    assert not [*(tmp_path / "few" / "stages").glob("questions.jsonl*")]
+
+
+def test_judging_ends_when_time_is_up_and_what_passed_stays(
+    data: Path, tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    real, limits = written.judged, list[float | None]()
+    monkeypatch.setattr(FitProgress, "limit", lambda self, seconds: limits.append(seconds))
+
+    def slow(*given: Any) -> Any:
+        if given[3] == 2 and len(given[0]) == FILMS:
+            assert 0 < (limits[-1] or 0) <= 0.4 * 3600
+            raise TimeIsUp
+        return real(*given)
+
+    monkeypatch.setattr(written, "judged", slow)
+    fitted(data, tmp_path / "out", server, budget="1h")
+    assert "questions: the time was up before it was done. The run goes on" in capsys.readouterr().out
+    kept = read_queries(tmp_path / "out" / "stages" / "questions.jsonl")
+    assert {len(query.evidence) for query in kept} == {1}
 
 
 def test_labelled_questions_need_no_writer(
@@ -202,7 +234,13 @@ def test_the_plan_and_the_command_name_the_writer(
 ) -> None:
     options = fit_options(**WORDS_ALONE, writer=address(server), writer_model="some")
     plan = plan_dataset(read_data(str(data), options), tmp_path / "out", options)
-    assert "  questions: up to 2,000 that some writes, to train with\n  bm25: BM25" in plan
+    told = r"questions: some writes them, to train with: about [\d,]+ tokens are read and written for 72 q"
+    assert re.search(told, plan)
+    tiny_bert(tmp_path / "bert")
+    trained = replace(options, biencoder=str(tmp_path / "bert"))
+    plan = plan_dataset(read_data(str(data), trained), tmp_path / "out", trained)
+    assert "nothing is trained" not in plan
+    assert "  dense: fine-tune" in plan
     assert server.asked == []
     given = ["--biencoder", "none", "--generator", "none", "--device", "cpu", "--writer_model", "some"]
     assert (

@@ -196,7 +196,7 @@ class QueryWriter(NamedTuple):
         return dict(zip(("passage", "second"), ids, strict=False)) | {"draw": task.draw}
 
 
-_CHARACTERS = 3.5  # of a token, about
+_BYTES = 3.5  # of a token, about
 
 
 def open_queries(
@@ -256,15 +256,13 @@ def drawn_tasks(corpus: Corpus, draw: Drawing, limit: int | None) -> list[Task]:
     return [Task(number, number_of_draw) for number in numbers for number_of_draw in range(draw.queries)]
 
 
-def estimated_tokens(writer: QueryWriter, tasks: Sequence[Task]) -> int:
+def estimated_tokens(prompt: QuestionPrompt, corpus: Corpus, tasks: Sequence[Task]) -> int:
     """About how many tokens an instructed model reads and writes for the tasks, by a sample of them."""
-    assert isinstance(writer.prompt, QuestionPrompt)
-    sample = tasks[:: max(1, len(tasks) // 100)]
-    characters = 0
+    sample, size = tasks[:: max(1, len(tasks) // 100)], 0
     for task in sample:
-        passages = writer.corpus.passages([n for n in (task.passage, task.second) if n is not None])
-        characters += sum(len(turn["content"]) for turn in writer.prompt.turns(passages))
-    return int(len(tasks) * (characters / _CHARACTERS / max(1, len(sample)) + NEW_TOKENS / 2))
+        passages = corpus.passages([n for n in (task.passage, task.second) if n is not None])
+        size += sum(len(turn["content"].encode("utf-8", "replace")) for turn in prompt.turns(passages))
+    return int(len(tasks) * (size / _BYTES / max(1, len(sample)) + NEW_TOKENS / 2))
 
 
 EMPTY = "empty"

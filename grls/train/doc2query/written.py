@@ -23,12 +23,33 @@ from grls.train.doc2query.generate import QueryWriter, Sifted, Task, estimated_t
 from grls.train.doc2query.questions import Endpoint, QuestionPrompt
 
 _EXAMPLES = 10  # questions that are shown
+TRIAL = 64
 
 Say = Callable[[str], object]
 
 
 def journal(output: str | Path) -> Path:
     return Path(output).with_name(f"{Path(output).name}.written.jsonl")
+
+
+def priced(
+    prompt: QuestionPrompt,
+    corpus: Corpus,
+    tasks: list[Task],
+    tokens: int | None,
+    option: str = "tokens",
+    least: int = 1,
+) -> tuple[list[Task], str]:
+    """The tasks that a limit of tokens leaves, ``least`` or more, and what they cost; ``option`` names it."""
+    needed = estimated_tokens(prompt, corpus, tasks)
+    told = f"about {needed:,} tokens are read and written for {counted(len(tasks), 'question')}"
+    if tokens is None or needed <= tokens:
+        return tasks, told
+    left, each = len(tasks) * tokens // needed, needed // len(tasks)
+    if left < least:
+        needs = f", and {least} are needed" if least > 1 else ""
+        raise ConfigError(f"{Option(option, tokens)} is too little: a question takes about {each:,}{needs}.")
+    return tasks[:left], f"{told}; {Option(option, tokens)!s} leaves {left:,} of them"
 
 
 def written(
@@ -38,31 +59,34 @@ def written(
     tokens: int | None = None,
     option: str = "tokens",
     say: Say = print,
+    least: int = 1,
+    trial: Callable[[list[Record]], object] | None = None,
 ) -> list[Record]:
-    """The queries that an earlier run has not written are written; ``option`` names the limit of tokens."""
+    """The queries that an earlier run has not written are written.
+
+    ``trial`` looks at the first :data:`TRIAL` of them, and raises if the others are not worth it.
+    """
     every, writer, origin = opened
     tasks = every
     if isinstance(writer.prompt, QuestionPrompt):
-        needed = estimated_tokens(writer, tasks)
-        told = f"about {needed:,} tokens are read and written for {counted(len(tasks), 'question')}"
-        if tokens is not None and needed > tokens:
-            tasks = tasks[: len(tasks) * tokens // needed]
-            if not tasks:
-                each = needed // len(every)
-                raise ConfigError(f"{Option(option, tokens)} is too little: a question takes about {each:,}.")
-            told += f"; {Option(option, tokens)!s} leaves {len(tasks):,} of them"
+        tasks, told = priced(writer.prompt, writer.corpus, tasks, tokens, option, least)
         say(told)
     elif tokens is not None:
         raise ConfigError(f"{Option(option)} is for an instructed language model: leave it out.")
-    start = perf_counter()
-    with all_done(
-        tasks, writer.write, journal(output), origin, writer.name, together, "pseudo-queries", "queries",
-        every, alone=isinstance(writer.writer, Endpoint),
-    ) as file:  # fmt: skip
-        if new := file.count - file.found:
-            seconds = perf_counter() - start
-            say(f"{counted(new, 'query')} written in {seconds:.1f} s, {file.found:,} found in {file.path}")
-        return list(file)
+    records: list[Record] = []
+    for some in (tasks,) if trial is None else (tasks[:TRIAL], tasks):
+        start = perf_counter()
+        with all_done(
+            some, writer.write, journal(output), origin, writer.name, together, "pseudo-queries", "queries",
+            every, alone=isinstance(writer.writer, Endpoint),
+        ) as file:  # fmt: skip
+            records = list(file)
+            if new := file.count - file.found:
+                took = f"{perf_counter() - start:.1f} s"
+                say(f"{counted(new, 'query')} written in {took}, {file.found:,} found in {file.path}")
+        if trial is not None and some is not tasks:
+            trial(records[:TRIAL])
+    return records
 
 
 def found(opened: tuple[list[Task], QueryWriter, dict[str, Any]], output: str | Path) -> list[Record]:
@@ -95,8 +119,6 @@ def judged(
     sifted = sift(records, writer.corpus, judges, k, asked)
     if unread := [record["failed"] for record in records if "failed" in record]:
         say(f"{counted(len(unread), 'prompt')} not read by the model, such as: {unread[0]}")
-    if asked and (language := foreign(records, writer.corpus)):
-        say(language)
     passages = len({query.evidence[0] for query in sifted.queries})
     total = counted(len(records), "pseudo-query")
     say(f"{len(sifted.queries):,} of {total} kept, for {counted(passages, 'passage')}")

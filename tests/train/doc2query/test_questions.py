@@ -19,7 +19,7 @@ from grls.data.dataset import read_queries
 from grls.data.types import Hit, Passage
 from grls.errors import ConfigError
 from grls.train.doc2query import questions
-from grls.train.doc2query.generate import Drawing, open_queries, quotes, sift
+from grls.train.doc2query.generate import Drawing, Task, estimated_tokens, open_queries, quotes, sift
 from grls.train.doc2query.questions import SHOWN, Endpoint, QuestionPrompt, linked_pairs, question_of
 
 CORPUS = Corpus.from_passages(
@@ -80,6 +80,15 @@ def test_the_prompt_shows_examples_and_no_more_of_a_passage_than_it_should() -> 
         turns[-1]["content"] == "Passage 1: Blue Moon. Blue Moon is\nPassage 2: Lee Harker. Harker was born"
     )
     assert prompt.turns([CORPUS[2]])[-1]["content"] == "Passage: Otter. An otter eats"
+
+
+def test_a_character_that_is_not_latin_is_about_a_token() -> None:
+    def tokens(letter: str) -> int:
+        corpus = Corpus.from_passages([Passage("a", letter * 3500)])
+        return estimated_tokens(QuestionPrompt(True), corpus, [Task(0, 0)])
+
+    assert tokens("a") - tokens("") == 1000
+    assert 2500 < tokens("川") - tokens("") < 3500
 
 
 def test_pairs_follow_links() -> None:
