@@ -363,7 +363,7 @@ def _of_passages(queries: Collection[Query], size: int, seed: int) -> set[str]:
         more = {query.id for query in queries if passage in query.evidence}
         if len(chosen) < size and len(more) <= size:  # many name a hub
             chosen |= more
-    return chosen
+    return chosen or {query.id for query in [*queries][:size]}
 
 
 def _parted(qrels: Qrels, chosen: Collection[str]) -> tuple[Qrels, Qrels]:

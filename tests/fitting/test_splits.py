@@ -275,6 +275,8 @@ def test_a_passage_that_most_questions_name_does_not_choose_them_all() -> None:
     asked = [Query(f"q{number}", "?", ("hub", f"p{number}")) for number in range(20)]
     chosen = splits._of_passages(asked, 5, 0)
     assert len(chosen) == 5
+    alike = [query._replace(evidence=("hub",)) for query in asked]
+    assert len(splits._of_passages(alike, 5, 0)) == 5  # an empty split would end the run
 
 
 def test_a_pseudo_query_is_a_part_of_a_sentence_of_its_passage() -> None:
