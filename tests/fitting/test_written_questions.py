@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +18,10 @@ from small_data import tiny_bert
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import evidence_qrels, read_queries, write_dataset
-from grls.data.types import Passage, Query
+from grls.data.types import Hit, Passage, Query
 from grls.fitting import questions, run, stages
+from grls.fitting.candidates import FitCandidates, JudgedQueries
+from grls.fitting.choose import Candidate
 from grls.fitting.journal import FitProgress
 from grls.fitting.result import Fitted
 from grls.fitting.run import fit_dataset, plan_dataset
@@ -43,7 +46,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 def data(tmp_path: Path) -> Path:
     """Films whose passages name their directors, whose passages say where they were born."""
     towns = ("Tallow", "Brind", "Corvey", "Dunmore", "Elstow", "Farrow", "Gannet", "Hollin") * 3
-    films = [Passage(f"f{n}", f"A film by Person{n} Smith.", f"Film Nr{n}") for n in range(FILMS)]
+    films = [
+        Passage(f"f{n}", f"A quiet film by Person{n} Smith of that year.", f"Film Nr{n}")
+        for n in range(FILMS)
+    ]
     people = [Passage(f"p{n}", f"Born in {town}.", f"Person{n} Smith") for n, town in enumerate(towns)]
     Corpus.from_passages([*films, *people]).write(tmp_path / "data" / "corpus.jsonl")
     return tmp_path / "data"
@@ -82,7 +88,11 @@ def test_questions_are_written_once_taught_and_named_in_what_results(
     said = capsys.readouterr().out
     assert len(server.asked) == 3 * FILMS
     kinds = {
-        kind: sum(len(query.evidence) == kind for query in read_queries(output / "data")) for kind in (1, 2)
+        kind: sum(
+            len(query.evidence) == kind and not query.id.startswith("masked")
+            for query in read_queries(output / "data")
+        )
+        for kind in (1, 2)
     }
     assert f"questions: {kinds[1] / (2 * FILMS):.0%} of those of 1 passage pass" in said
     assert f"questions: {kinds[2] / FILMS:.0%} of those of 2 passages pass" in said
@@ -91,9 +101,14 @@ def test_questions_are_written_once_taught_and_named_in_what_results(
     assert {"dense", "dense-hops"} < ended.metrics.keys()
     assert ended.kept == "bm25-hops + base-hops"  # until something tells, what needs no training
     assert [*ended.queries] == ["written questions"]
+    masked = {file.stem for file in (output / "runs" / "links").glob("*.jsonl")}
+    assert masked == {"bm25", "base", "dense"}
     assert ended.gain == ""
     content = json.loads((output / "fit.json").read_text())
-    assert content["data"]["pseudo"] == dict.fromkeys(("train", "dev", "tune"), "written questions")
+    assert content["data"]["pseudo"] == {
+        **dict.fromkeys(("train", "dev", "tune"), "written questions"),
+        "links": "masked names",
+    }
     for text in (said, page_text(output / "report.html"), (output / "README.md").read_text()):
         assert f"no labelled questions: {sum(kinds.values())} written questions of a language model" in text
         assert not re.search(r"\bdev R@|dev quer|\d dev\b(?! \(written questions\))|cut sentences", text)
@@ -249,3 +264,21 @@ def test_the_plan_and_the_command_name_the_writer(
     assert len(server.asked) == 3 * FILMS
     assert main(["fit", str(data), "--output", str(tmp_path / "out"), *given[:6]]) == 1
     assert "was begun with other settings (writer)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("there", "loses"), [(True, False), (True, True), (False, False)])
+def test_a_trained_retriever_may_not_lose_masked_names(there: bool, loses: bool, tmp_path: Path) -> None:
+    """Ranked in their stages: what was cut off before it ranked them is not kept."""
+    qrels = {f"m{number}": {"a": 1} for number in range(9)}
+    gold = JudgedQueries("links", [Query(id, "?") for id in qrels], qrels)
+    found, file = {"base": ["a"], "dense": ["b"] if loses else ["a"]}, tmp_path / "run.jsonl"
+    file.touch()
+    candidates: Any = SimpleNamespace(
+        data=SimpleNamespace(qrels={"links": qrels}),
+        options=SimpleNamespace(decides="R@1"),
+        run_file=lambda split, name: file if there or name == "base" else tmp_path / "none.jsonl",
+        gold=lambda split: gold,
+        rankings=lambda name, golds: [[Hit(id, 1.0) for id in found[name]] for _ in qrels],
+    )
+    said = FitCandidates._masked(candidates, Candidate("dense", [1.0], [1.0], 1.0))
+    assert said == (there and not loses)
