@@ -21,7 +21,7 @@ ORDER = (
     ("grls.cluster",),
     ("grls.data",),
     ("grls.index", "grls.runs"),
-    ("grls.models",),
+    ("grls.constraint", "grls.models"),
     ("grls.decode",),
     ("grls.retrieve", "grls.evaluation"),
     ("grls.answer", "grls.tune"),

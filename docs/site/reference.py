@@ -46,7 +46,18 @@ PAGES = {
     "decode": Page(
         "grls.decode",
         "The constrained beam search.",
-        ("grls.decode.beam", "grls.decode.fast", "grls.decode.select", "grls.decode.prior", "grls.decode.hf"),
+        ("grls.decode.beam", "grls.decode.fast", "grls.decode.select", "grls.decode.prior"),
+    ),
+    "constraint": Page(
+        "grls.constraint",
+        "The constraint in engines of others.",
+        (
+            "grls.constraint",
+            "grls.constraint.transformers",
+            "grls.constraint.vllm",
+            "grls.constraint.sglang",
+            "grls.constraint.layouts",
+        ),
     ),
     "retrieve": Page(
         "grls.retrieve",

@@ -11,8 +11,8 @@ from failing import raises
 from models_small import END, PAD, VOCABULARY, small_bart, small_bert2bert, small_t5
 from transformers import CONFIG_MAPPING, AutoModelForSeq2SeqLM
 
+from grls.constraint.transformers import GenerateProcessor
 from grls.decode.beam import Decoder
-from grls.decode.hf import PrefixAllowedTokens
 from grls.decode.score_all import score_all
 from grls.decode.select import ragged_logsumexp
 from grls.errors import ConfigError
@@ -53,7 +53,7 @@ def generate(model: Any, index: ConstraintIndex, inputs: list[list[int]], renorm
     for row in inputs:
         output = model.generate(
             input_ids=torch.tensor([row]), num_beams=5, do_sample=False, max_new_tokens=20,
-            prefix_allowed_tokens_fn=PrefixAllowedTokens(index, PAD), renormalize_logits=renormalize,
+            logits_processor=[GenerateProcessor(index, PAD)], renormalize_logits=renormalize,
             length_penalty=0.0, return_dict_in_generate=True, output_scores=True,
         )  # fmt: skip
         tokens = tuple(t for t in output.sequences[0].tolist()[1:] if t != PAD)
@@ -104,19 +104,3 @@ def test_the_normalizer_of_minus_infinities_is_minus_infinity() -> None:
     values = np.array([-np.inf, -np.inf, 0.0, -np.inf, 1.0])
     found = ragged_logsumexp(values, np.array([0, 2, 2, 4, 5]))
     assert found.tolist() == [-np.inf, -np.inf, 0.0, 1.0]
-
-
-def test_a_forced_first_token_is_told_and_counted_by_skip() -> None:
-    """As facebook/bart's generation config has it: over the constraint, so that no beam begins a passage."""
-    model = MODELS["bart"]()
-    index, (row,) = index_sequences(corpus(), END), queries(1)
-    model.generation_config.forced_bos_token_id = PAD + 2
-    options = {"num_beams": 3, "do_sample": False, "max_new_tokens": 20, "length_penalty": 0.0}
-    with pytest.raises(ConfigError, match=r"every beam begins with the token 2, .* skip=2"):
-        model.generate(
-            input_ids=torch.tensor([row]), prefix_allowed_tokens_fn=PrefixAllowedTokens(index, PAD), **options
-        )
-    allowed = PrefixAllowedTokens(index, PAD, skip=2)
-    (written,) = model.generate(input_ids=torch.tensor([row]), prefix_allowed_tokens_fn=allowed, **options)
-    tokens = tuple(token for token in written.tolist()[2:] if token != PAD)
-    assert tokens in {tuple(index.tokens(n).tolist()) for n in range(len(index))}

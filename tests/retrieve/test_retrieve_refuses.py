@@ -14,9 +14,9 @@ from scripted_hops import ScriptedHops
 from small_data import passages, queries, small_retriever
 
 import grls
+from grls.constraint import PassageConstraint
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
-from grls.decode.hf import PrefixAllowedTokens
 from grls.errors import GrlsError
 from grls.index.build import build_index, index_sequences
 from grls.index.options import IndexOptions, LimitOptions
@@ -110,7 +110,7 @@ REFUSED: list[tuple[Callable[[Any], Any], str]] = [
         lambda r: with_options(r, mode="full").retrieve(queries(), 3),
         r"without early stop needs whole.*--index.form",
     ),
-    (lambda r: PrefixAllowedTokens(r.prefixes.index, 0), r"generate.*--index.form whole"),
+    (lambda r: PassageConstraint(r.prefixes.index), r"an engine.*--index.form whole"),
     (
         lambda r: index_sequences([np.array([3, 4, 5, 1]), np.array([3, 1])], 1, form="prefixes").tokens(0),
         "token sequence",
