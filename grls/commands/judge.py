@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import sys
 from contextlib import closing
+from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import indent, wrap
 from typing import TYPE_CHECKING
 
-from grls.errors import DataError
+from grls.data.types import Query
+from grls.errors import ConfigError, DataError, Option
 from grls.io.arguments import Count
 from grls.io.ending import require
 from grls.io.option_errors import aligned, visible
@@ -21,6 +23,7 @@ from grls.serve.start import Port, named_folders
 if TYPE_CHECKING:
     from grls.fitting.judging import Judging, PooledQuestion
 
+_TERMINAL = "/dev/tty"
 _LINES, _INDENT = 3, " " * 5
 _NEXT = "question (u: undo, q or an empty line: end): "
 _MARK = "gold, in the order of need, as in 3 1 (n: none, s: skip, t 3: whole text, u: undo, q: end): "
@@ -48,7 +51,7 @@ def judge_command(
         folders: The output of `grls fit`, for all its candidates, or one or several retriever folders over
             the same corpus, each as FOLDER or NAME=FOLDER.
         queries: The questions: queries.jsonl, a data set folder, or any other file with a question a line;
-            null: they are typed.
+            `-`: standard input; null: they are typed.
         output: Data set folder to write.
         k: Number of first hits of each retriever that are shown.
         page: Ask on a page in the browser, in place of the terminal; needs `pip install "grls[serve]"`.
@@ -59,7 +62,16 @@ def judge_command(
         require("serve", "grls judge --page")
     from grls.fitting.judging import Judging, open_candidates, read_questions
 
-    questions = [] if queries is None else read_questions(queries)
+    if queries in ("-", "/dev/stdin"):
+        questions = [Query("", text.strip()) for text in sys.stdin if text.strip()]
+        if not page:
+            try:
+                sys.stdin = Path(_TERMINAL).open(encoding="utf-8")  # noqa: SIM115
+            except OSError:
+                told = "there is no terminal to type the answers: give a file, or"
+                raise ConfigError(f"{Option('queries', '-')}: {told} {Option('page', 'true')}.") from None
+    else:
+        questions = [] if queries is None else read_questions(queries)
     candidates = open_candidates(named, device, precision)
     with alone_in(output), closing(Judging(candidates, output, questions, k)) as judging:
         found = f"{counted(len(candidates), 'candidate')} over {counted(len(judging.corpus), 'passage')}"

@@ -29,6 +29,7 @@ from grls.io.progress import counted
 from grls.io.work import GrowingFile
 from grls.models.option_names import Device, Precision
 from grls.retrieve.base import Retriever
+from grls.retrieve.fusion.retriever import FUSED
 from grls.retrieve.hits import search_hits, with_texts
 from grls.retrieve.registry import Opening, load_named, load_retriever, names_bm25
 from grls.retrieve.spec import is_retriever
@@ -36,7 +37,6 @@ from grls.tune.search import paired_error
 
 JUDGED = "judged.jsonl"
 MEASURES = ("R@5", "nDCG@10")
-_DEPTH = 10  # hits that the measures read
 _FEWEST = 8  # questions with gold from which the needed number is told
 _POWER = 2.8  # standard errors of a difference that is found at 5 % (1.96) four times in five (0.84)
 
@@ -119,7 +119,7 @@ class Judging:
         refuse_unusable(output, JUDGED)
         self.candidates, self.output, self.k = candidates, Path(output), k
         self.corpus = next(iter(candidates.values())).corpus
-        self._found: dict[tuple[str, str], list[str]] = {}  # name and question -> ranking
+        self._found: dict[tuple[str, str, int], list[Hit]] = {}  # retriever, question and depth -> ranking
         fields = {"_id": str, "text": str, "evidence": list}
         try:
             self.journal = GrowingFile(self.output / JUDGED, {"corpus": self.corpus.fingerprint}, fields)
@@ -152,7 +152,7 @@ class Judging:
         if not self.waiting:
             return None
         query = next(iter(self.waiting.values()))
-        rankings = [self._search(name, [query])[0] for name in self.candidates]
+        rankings = [self._rankings(name, [query])[0] for name in self.candidates]
         pool = sorted({id for ranking in rankings for id in ranking[: self.k]})
         random.Random(query.text).shuffle(pool)
         (hits,) = with_texts([[Hit(id, 0.0) for id in pool]], self.corpus)
@@ -221,7 +221,7 @@ class Judging:
         queries = [Query(record["_id"], record["text"]) for record in self.gold]
         values = {}
         for name in self.candidates:
-            rankings = dict(zip(qrels, self._search(name, queries), strict=True))
+            rankings = dict(zip(qrels, self._rankings(name, queries), strict=True))
             values[name] = query_values(MEASURES, rankings, qrels)
         means = {name: [round(fmean(each), 9) for each in values[name].values()] for name in values}
         best, *others = sorted(values, key=means.__getitem__, reverse=True)
@@ -229,13 +229,22 @@ class Judging:
         compared = compare_with(values[best][measure], {name: values[name][measure] for name in others})
         return {name: values[name] for name in (best, *others)}, measure, compared
 
-    def _search(self, name: str, queries: Sequence[Query]) -> list[list[str]]:
-        if new := [query for query in queries if (name, query.text) not in self._found]:
-            with without_warnings():  # they name the candidate
-                rankings = search_hits(self.candidates[name], new, max(self.k, _DEPTH))
+    def _rankings(self, name: str, queries: Sequence[Query]) -> list[list[str]]:
+        with without_warnings():  # they name the candidate
+            rankings = self._search(self.candidates[name], queries, max(self.k, FUSED))
+        return [list(dict.fromkeys(hit.id for hit in hits)) for hits in rankings]
+
+    def _search(self, retriever: Retriever, queries: Sequence[Query], depth: int) -> list[list[Hit]]:
+        """What was found before is not searched again: the members of fusions are candidates, too."""
+        known = retriever.fingerprint()
+        if new := [query for query in queries if (known, query.text, depth) not in self._found]:
+            if fused := getattr(retriever, "fused", None):
+                rankings = fused(depth, lambda member, k: self._search(member, new, k))
+            else:
+                rankings = search_hits(retriever, new, depth)
             for query, hits in zip(new, rankings, strict=True):
-                self._found[name, query.text] = list(dict.fromkeys(hit.id for hit in hits))
-        return [self._found[name, query.text] for query in queries]
+                self._found[known, query.text, depth] = hits
+        return [self._found[known, query.text, depth] for query in queries]
 
     def _write(self, records: Sequence[dict[str, Any]]) -> None:
         """Write the data set; no judgement is ever without its query."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from grls.data.types import Query
 from grls.data.words import USUAL
@@ -33,6 +33,7 @@ from grls.train.doc2query.options import Drawing
 if TYPE_CHECKING:
     from grls.train.doc2query.generate import Task
 
+QUESTIONS = "questions"
 MOST = 2000
 """Questions that are asked for, at most; half of them along links, where passages have some."""
 _EACH = 5  # questions of a passage, of a small corpus
@@ -42,15 +43,20 @@ LEAST, SHARE = 40, 0.2
 _WRITING = 0.8  # the share of the time that judging leaves to writing
 
 
-def written_questions(stages: FitStages, output: Path, allowance: float | None) -> list[Query]:
-    """The questions that pass, in a file as well; none: why is said."""
+def written_questions(
+    stages: FitStages, output: Path, allowance: float | None
+) -> tuple[list[Query], dict[str, Any]]:
+    """The questions that pass, in a file as well, and a record for the journal; none: why is said."""
+    begun, nothing, made = perf_counter(), None, list[Query]()
+    work = f"{stages.options.writer_model or stages.options.writer} writes questions"
     try:
-        with stages.progress.stage("questions", allowance, again=True):
-            return _written(stages, output, allowance)
+        with stages.progress.stage(QUESTIONS, allowance, again=True):
+            made, told = _written(stages, output, allowance)
+            work += f": {told}"
     except Exception as error:
-        why = failure(error).rstrip(".")
-        stages.progress.say(f"questions: left out: {why}; {CUT} stand in for them")
-        return []
+        nothing = f"left out: {failure(error).rstrip('.')}"
+        stages.progress.say(f"questions: {nothing}; {CUT} stand in for them")
+    return made, {"work": work, "nothing": nothing, "seconds": round(perf_counter() - begun, 2)}
 
 
 def question_tasks(data: SplitData, seed: int) -> tuple[Drawing, int, list[Task]]:
@@ -85,8 +91,8 @@ def plan_questions(data: SplitData, options: FitOptions) -> tuple[SplitData, str
     return data.taught(made), f"  questions: {named} writes them, to train with: {told}"
 
 
-def _written(stages: FitStages, output: Path, allowance: float | None) -> list[Query]:
-    from grls.train.doc2query.generate import TWICE, open_queries
+def _written(stages: FitStages, output: Path, allowance: float | None) -> tuple[list[Query], str]:
+    from grls.train.doc2query.generate import TWICE, estimated_tokens, open_queries
     from grls.train.doc2query.questions import GROUP, QuestionPrompt
     from grls.train.doc2query.written import TRIAL, foreign, found, judged, save, written
 
@@ -106,21 +112,22 @@ def _written(stages: FitStages, output: Path, allowance: float | None) -> list[Q
     def limit(share: float) -> None:
         progress.limit(None if allowance is None else share * (allowance - (perf_counter() - begun)))
 
-    def passing(records: Sequence[Record], say: Callable[[str], object]) -> Iterator[list[Query]]:
+    def passing(records: Sequence[Record], say: Callable[[str], object]) -> Iterator[tuple[list[Query], str]]:
         if records and (language := foreign(records, corpus)):
             raise ConfigError(f"{language}.")
         for hops in (1, 2):
             if some := [record for record in records if ("second" in record) == (hops > 1)]:
                 sifted = judged(some, writer, judges, hops, _K, say)
                 share = len(sifted.queries) / (len(some) - sifted.dropped[TWICE])
-                say(f"questions: {share:.0%} of those of {counted(hops, 'passage')} pass")
-                yield sifted.queries if share >= SHARE else []
+                told = f"{share:.0%} of those of {counted(hops, 'passage')} pass"
+                say(f"questions: {told}")
+                yield sifted.queries if share >= SHARE else [], told
 
     def trial(records: Sequence[Record]) -> None:
-        if len(records) == TRIAL and not any(passing(records, str)):
+        if len(records) == TRIAL and not any(some for some, _ in passing(records, str)):
             raise ConfigError(f"of the first {TRIAL} fewer than {SHARE:.0%} pass.")
 
-    kept, ended = list[Query](), ""
+    kept, shares, ended = list[Query](), list[str](), ""
     limit(_WRITING)
     try:
         written(opened, output, GROUP, options.writer_limit, "writer_limit", progress.say, LEAST, trial)
@@ -128,8 +135,10 @@ def _written(stages: FitStages, output: Path, allowance: float | None) -> list[Q
         ended = f"{str(error).rstrip('.')}. "
     limit(1.0)
     try:
-        for some in passing(found(opened, output), progress.say):
+        records = found(opened, output)
+        for some, told in passing(records, progress.say):
             kept += some
+            shares.append(told)
     except TimeIsUp as end:
         ended = f"{end}. "
     progress.limit(None)
@@ -141,4 +150,7 @@ def _written(stages: FitStages, output: Path, allowance: float | None) -> list[Q
     if ended:
         progress.say(f"questions: {ended}The run goes on with what was written.")
     save(output, kept)
-    return kept
+    if isinstance(writer.prompt, QuestionPrompt):
+        tokens = estimated_tokens(writer.prompt, corpus, tasks[: len(records)])
+        shares.append(f"about {tokens:,} tokens were read and written")
+    return kept, "; ".join((f"{len(records):,} of them", *shares))

@@ -19,9 +19,9 @@ from grls.fitting.candidates import JudgedQueries, System
 from grls.fitting.choose import FitChoice
 from grls.fitting.journal import JOURNAL, FitClock, FitProgress, failure, fit_journal, refuse_other_output
 from grls.fitting.options import FitOptions
-from grls.fitting.questions import plan_questions, written_questions
+from grls.fitting.questions import QUESTIONS, plan_questions, written_questions
 from grls.fitting.result import Fitted, write_outcome
-from grls.fitting.search import Stage, TimeIsUp, search_stages
+from grls.fitting.search import Skipped, Stage, TimeIsUp, search_stages
 from grls.fitting.splits import TEST, TRAIN, SplitData
 from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, require, without_warnings
@@ -84,7 +84,11 @@ class _FitRun:
         self.stages = FitStages(data, output, options, self.progress)
         if asks and not written:
             left = self.clock.left
-            if made := written_questions(self.stages, questions, None if left is None else _WRITING * left):
+            allowance = None if left is None else _WRITING * left
+            made, record = written_questions(self.stages, questions, allowance)
+            record["seconds"] += journal.known.get(QUESTIONS, {"seconds": 0.0})["seconds"]
+            journal.put(QUESTIONS, record)
+            if made:
                 self.data = data = data.taught(made).written(output / "data")
                 self.stages = FitStages(data, output, options, self.progress)
         elif options.writer is not None and not asks:
@@ -133,6 +137,11 @@ class _FitRun:
             note = self.stages.notes.get(stage.name)
             seconds = self.journal.known[stage.name]["seconds"]
             done.append((stage.work if note is None else f"{stage.work}, {note}", seconds))
+        if record := self.journal.known.get(QUESTIONS):
+            if record["nothing"] is None:
+                done.insert(0, (record["work"], record["seconds"]))
+            else:
+                skipped.insert(0, Skipped(QUESTIONS, record["work"], record["nothing"]))
         lacked, more = [stage.seconds for stage in skipped if stage.seconds is not None], ""
         if lacked and self.whole is not None:  # what is not known may take as long again
             budget = f"+{math.ceil((1.5 * max(lacked) or self.whole) / 60)}m"

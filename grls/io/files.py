@@ -206,7 +206,7 @@ def named_lines(path: str | Path, expected: str) -> list[tuple[int, str]]:
     A name is the whole line, with white space at its edges. Blank lines are skipped. A lone carriage return
     is refused: it may be an old Mac line end. ``expected`` goes into the error.
     """
-    if not Path(path).is_file():
+    if not Path(path).exists() or Path(path).is_dir():
         raise DataError(f"no such file; expected {expected}.", path)
     lines = [(number, line) for number, line in text_lines(path) if line.strip()]
     if not lines:

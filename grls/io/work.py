@@ -28,7 +28,7 @@ _SPENT = "spent"
 
 Record = dict[str, Any]
 Item = TypeVar("Item")
-Do = Callable[[Sequence[Item], Callable[[int], object]], Sequence[Record]]
+Do = Callable[[Sequence[Item], Callable[[int], object]], Iterable[Record]]
 """From items, and a function that is called with the number of items done, to a record of each."""
 
 
@@ -52,7 +52,7 @@ def all_done(
     again, so that groups are those of a run that nothing ends. With ``spent``, running totals of this
     process, the last record of a group has what the group has spent, and its seconds. A run over the first
     items of ``known`` leaves a file with which a run over all goes on. Items that stand ``alone`` do not
-    depend on their group: none is done again, and ``do`` may return records of the first ones of a group.
+    depend on their group: each is saved as it comes, and ``do`` may end before its group does.
     """
     with GrowingFile(file, settings, grouped=spent is not None) as lines:
         _refuse_other(lines, map(name, items if known is None else known))
@@ -63,12 +63,13 @@ def all_done(
                 group = items[lines.count : lines.count + together]
                 before, begun = dict(spent()) if spent else {}, perf_counter()
                 pairs = zip(group, do(group, bar.update), strict=not alone)
-                records = [name(item) | record for item, record in pairs]
-                if spent is not None:
-                    cost: dict[str, float] = {key: total - before[key] for key, total in spent().items()}
-                    records[-1][_SPENT] = cost | {"seconds": perf_counter() - begun}
-                lines.add(records)
-                bar.update(lines.count - bar.done)
+                named = (name(item) | record for item, record in pairs)
+                for records in ([record] for record in named) if alone else [[*named]]:
+                    if spent is not None:
+                        cost: dict[str, float] = {key: total - before[key] for key, total in spent().items()}
+                        records[-1][_SPENT] = cost | {"seconds": perf_counter() - begun}
+                    lines.add(records)
+                    bar.update(lines.count - bar.done)
         yield lines
 
 

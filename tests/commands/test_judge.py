@@ -3,10 +3,12 @@
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from failing import fails
@@ -14,13 +16,21 @@ from fixture_types import Capsys, Patch
 
 import grls
 from grls.cli import main
+from grls.commands import judge as commands
 from grls.data.corpus import Corpus
 from grls.data.dataset import check_data, read_split
+from grls.data.types import Hit
 from grls.evaluation.significance import compare
+from grls.fitting import judging as judging_module
 from grls.fitting.judging import Judging, apart, open_candidates, read_questions
 from grls.fitting.options import FitOptions
 from grls.fitting.splits import read_data
+from grls.io.seal import seal
 from grls.io.work import alone_in
+from grls.retrieve.base import Retriever
+from grls.retrieve.compose import fusion_spec
+from grls.retrieve.fusion.retriever import Fusion
+from grls.retrieve.spec import FORMAT
 
 CORPUS = [
     {"_id": name, "title": title, "text": text, "metadata": metadata}
@@ -150,6 +160,45 @@ def test_a_log_is_asked_once_and_skipped_questions_again(
     assert [query.id for query in read_split(tmp_path / "judged", "dev")[0]][1:] == ["b"]
 
 
+def test_questions_come_from_a_pipe_and_answers_from_the_terminal(
+    fitted: Path, tmp_path: Path, capsys: Capsys, monkeypatch: Patch
+) -> None:
+    (tmp_path / "terminal").write_text("1\nn\n")
+    monkeypatch.setattr(commands, "_TERMINAL", str(tmp_path / "terminal"))
+    command = (fitted, "--queries=-", f"--output={tmp_path / 'judged'}")
+    assert "0 judged, 2 to judge" in typed(monkeypatch, capsys, f"{DEN}\n\n {FISH} \n", *command)
+    assert [query.text for query in read_split(tmp_path / "judged", "dev")[0]] == [DEN]
+    monkeypatch.setattr(commands, "_TERMINAL", str(tmp_path / "none"))
+    monkeypatch.setattr("sys.stdin", io.StringIO(DEN))
+    assert "--queries -: there is no terminal" in fails(capsys, "judge", *command)
+    ends = os.pipe()
+    os.write(ends[1], f"{DEN}\nrivers\n".encode())
+    os.close(ends[1])
+    command = (fitted, f"--queries=/dev/fd/{ends[0]}", f"--output={tmp_path / 'judged'}")
+    assert "2 judged, 1 to judge" in typed(monkeypatch, capsys, "q\n", *command)
+
+
+def test_members_of_a_fusion_are_searched_once(fitted: Path, tmp_path: Path, monkeypatch: Patch) -> None:
+    """It ranks as it does alone."""
+    members = [f"../{name}" for name in ("long", "short")]
+    fusion = fitted / "members" / "fused"
+    fusion.mkdir()
+    seal(fusion / "grls.json", {"format": FORMAT, **fusion_spec(members, Fusion("sum"), 20)})
+    judging, asked, real = begun(fitted, tmp_path / "judged"), list[str](), judging_module.search_hits
+
+    def searched(retriever: Retriever, *given: Any) -> list[list[Hit]]:
+        asked.append(retriever.kind)
+        return real(retriever, *given)
+
+    monkeypatch.setattr(judging_module, "search_hits", searched)
+    queries = [grls.Query("", DEN), grls.Query("", FISH)]
+    found = {name: judging._rankings(name, queries) for name in ("long", "fused", "short", "fused")}
+    assert asked == ["bm25", "bm25"]
+    alone = grls.load(fusion).retriever.retrieve(queries, 20)
+    assert found["fused"] == [[hit.id for hit in hits] for hits in alone]
+    shutil.rmtree(fusion)
+
+
 def test_a_kill_loses_nothing(fitted: Path, tmp_path: Path, capsys: Capsys, monkeypatch: Patch) -> None:
     """In a pipe; the kill comes while it waits, and another one while it wrote."""
     output = tmp_path / "judged"
@@ -257,15 +306,17 @@ def test_ctrl_c_says_where_the_answers_are(
     ("food", 6, "differ by 75.0 points of R@5; a few more would tell them apart four times in five."),
 ])  # fmt: skip
 def test_the_line_says_what_the_table_says(
-    fitted: Path, tmp_path: Path, second: str, differs: int, told: str
+    fitted: Path, tmp_path: Path, second: str, differs: int, told: str, monkeypatch: Patch
 ) -> None:
     """In eight questions the second candidate finds less; so does a third one in equally many."""
     questions = [f"question {n}" for n in range(8)]
     judging = begun(fitted, tmp_path / "judged", *questions)
     judging.candidates = {**judging.candidates, "third": judging.candidates["long"]}
+    found = dict[tuple[str, str], list[str]]()
+    monkeypatch.setattr(judging, "_rankings", lambda name, some: [found[name, one.text] for one in some])
     for n, text in enumerate(questions):
         for name, ids in (("long", "den food"), ("short", second), ("third", "fish")):
-            judging._found[name, text] = (ids if n < differs else "den food").split()
+            found[name, text] = (ids if n < differs else "den food").split()
         judging.judge(["den"])
     assert judging.told().endswith(told)
     heads, best, other, _ = judging.table()

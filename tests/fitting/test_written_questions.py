@@ -109,12 +109,22 @@ def test_questions_are_written_once_taught_and_named_in_what_results(
         **dict.fromkeys(("train", "dev", "tune"), "written questions"),
         "links": "masked names",
     }
+    work = (
+        f"some writes questions: 72 of them; {kinds[1] / (2 * FILMS):.0%} of those of 1 passage pass; "
+        f"{kinds[2] / FILMS:.0%} of those of 2 passages pass; about "
+    )
+    stage, *_ = content["account"]["done"]
+    assert re.match(rf"{work}[\d,]+ tokens were read and written$", stage["stage"])
+    assert stage["seconds"] > 0
+    assert work in page_text(output / "report.html")
+    assert work in (output / "README.md").read_text()
     for text in (said, page_text(output / "report.html"), (output / "README.md").read_text()):
         assert f"no labelled questions: {sum(kinds.values())} written questions of a language model" in text
         assert not re.search(r"\bdev R@|dev quer|\d dev\b(?! \(written questions\))|cut sentences", text)
     done = (output / "fit.jsonl").read_text()
     assert fitted(data, output, server, **models).metrics == ended.metrics
     assert ((output / "fit.jsonl").read_text(), len(server.asked)) == (done, 3 * FILMS)
+    assert json.loads((output / "fit.json").read_text())["account"]["done"][0] == stage
 
 
 def test_a_run_goes_on_with_what_was_written_when_the_server_fails_or_time_is_up(
@@ -164,6 +174,8 @@ def test_without_good_questions_cut_sentences_stand_in_until_a_later_call_has_so
     (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("questions: left out")]
     assert said in line.replace("=", " ").replace("--", "")
     assert line.endswith("; cut sentences stand in for them")
+    assert ended.skipped[0].what == "some writes questions"
+    assert line.startswith(f"questions: {ended.skipped[0].why};")
     assert [*ended.queries] == ["cut sentences"]
     asked = 64 if answer in (french, "What is it?") else 0  # the others are not asked for, nor these again
     if asked or more:
@@ -174,6 +186,8 @@ def test_without_good_questions_cut_sentences_stand_in_until_a_later_call_has_so
         server.answer = question
         again = fitted(data, tmp_path / "out", server)
         assert [*again.queries] == ["written questions"]
+        assert again.done[0][0].startswith("some writes questions: 72 of them; ")
+        assert "questions" not in [stage.name for stage in again.skipped]
         assert again.metrics["bm25"] != ended.metrics["bm25"]
         assert again.metrics == fitted(data, tmp_path / "other", server).metrics
 

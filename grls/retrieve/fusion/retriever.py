@@ -222,17 +222,18 @@ class FusionRetriever(_Fused):
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         queries = queries_of(queries)
-        return self._fused(k, lambda member, depth: member.retrieve(queries, depth, allow))
+        return self.fused(k, lambda member, depth: member.retrieve(queries, depth, allow))
 
     def retrieve_after(
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: Allow = None
     ) -> list[list[Hit]]:
         """Each member takes the evidence in its own way."""
-        return self._fused(
+        return self.fused(
             k, lambda one, depth: [hop.hits for hop in found_after(one, queries, evidence, depth, allow)]
         )
 
-    def _fused(self, k: int, ranked: Callable[[Any, int], list[list[Hit]]]) -> list[list[Hit]]:
+    def fused(self, k: int, ranked: Callable[[Any, int], list[list[Hit]]]) -> list[list[Hit]]:
+        """The k best of each query, of what a member has ``ranked`` to a depth."""
         depth = k if self.fusion.method == "interleave" else self.depth or FUSED
         results = [ranked(member, max(k, depth)) for member in self.members]
         return [self.fusion.fuse_first(rankings, depth, k) for rankings in zip(*results, strict=True)]

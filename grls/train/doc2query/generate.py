@@ -10,7 +10,7 @@ import hashlib
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -148,11 +148,13 @@ class QueryWriter(NamedTuple):
     corpus: Corpus
     drawing: Drawing
 
-    def write(self, batch: Sequence[Task], decided: Callable[[int], object] | None = None) -> list[Record]:
+    def write(
+        self, batch: Sequence[Task], decided: Callable[[int], object] | None = None
+    ) -> Iterator[Record]:
         """A record of each task: ``passage`` (its id), ``draw``, ``text``, ``ended`` (not cut off).
 
         A passage that the model cannot read has no text; its record has the reason under ``failed``. An
-        address that fails has records of the first tasks alone.
+        address that fails has records of the first tasks alone, each as it comes.
         """
         asked = [self.corpus.passages([n for n in (task.passage, task.second) if n is not None])
                  for task in batch]  # fmt: skip
@@ -161,7 +163,6 @@ class QueryWriter(NamedTuple):
             key = repr((self.drawing.seed, passage.id, task.draw)).encode()
             seed = int.from_bytes(hashlib.sha256(key).digest()[:7], "big")
             draws.append(Sampling(self.drawing.temperature, seed, _TOP_P))
-        records = []
         for task, result in zip(batch, self._written(asked, draws, decided), strict=False):
             if isinstance(result, str):
                 told: Record = {"text": "", "ended": False, "failed": result}
@@ -169,19 +170,18 @@ class QueryWriter(NamedTuple):
                 plain = isinstance(self.prompt, QueryPrompt)
                 text = " ".join(result.text.split()) if plain else question_of(result.text)
                 told = {"text": text, "ended": result.ended}
-            records.append(self.name(task) | told)
-        return records
+            yield self.name(task) | told
 
     def _written(
         self,
         asked: Sequence[Sequence[Passage]],
         draws: Sequence[Sampling],
         decided: Callable[[int], object] | None,
-    ) -> list[Continuation | str]:
+    ) -> Iterable[Continuation | str]:
         if isinstance(self.writer, Endpoint):
             assert isinstance(self.prompt, QuestionPrompt)
             turns = [self.prompt.turns(passages) for passages in asked]
-            return self.writer.write(turns, draws, NEW_TOKENS, decided)
+            return self.writer.write(turns, draws, NEW_TOKENS)
         names = [f"the passage {passages[0].id!r}" for passages in asked]
         if isinstance(self.prompt, QueryPrompt):
             rows = self.prompt.passages([passage for passages in asked for passage in passages])

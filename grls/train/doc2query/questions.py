@@ -15,9 +15,8 @@ import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from http.client import HTTPException
-from itertools import takewhile
 from multiprocessing.pool import ThreadPool
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -164,13 +163,9 @@ class Endpoint(NamedTuple):
         return self
 
     def write(
-        self,
-        prompts: Sequence[list[dict[str, str]]],
-        draws: Sequence[Sampling],
-        new_tokens: int,
-        decided: Callable[[int], object] | None = None,
-    ) -> list[Continuation | str]:
-        """An answer to each prompt, or why it is refused; none from a prompt on at which the server fails.
+        self, prompts: Sequence[list[dict[str, str]]], draws: Sequence[Sampling], new_tokens: int
+    ) -> Iterator[Continuation | str]:
+        """An answer to each prompt, or why it is refused, as it comes, up to one at which the server fails.
 
         Raises:
             ConfigError: if the server fails before it has answered any prompt, or refuses different ones.
@@ -179,29 +174,31 @@ class Endpoint(NamedTuple):
 
         def answer(asked: tuple[list[dict[str, str]], Sampling]) -> Continuation | str | None:
             try:
-                written = self._answer(*asked, new_tokens, ends)
+                return self._answer(*asked, new_tokens, ends)
             except ConfigError as error:
                 ends.append(error)
                 return None
-            if decided is not None and not ends:
-                decided(1)
-            return written
 
+        waiting, answered = list[Continuation | str](), False
         with ThreadPool(self.together) as pool:  # of daemons, which nobody waits for
-            answers = pool.imap(answer, zip(prompts, draws, strict=True))
             try:
-                written = [one for one in takewhile(lambda one: one is not None, answers) if one is not None]
+                for one in pool.imap(answer, zip(prompts, draws, strict=True)):
+                    if one is None:
+                        break
+                    waiting.append(one)
+                    answered = answered or isinstance(one, Continuation)
+                    while answered and waiting:
+                        yield waiting.pop(0)
                 pool.close()
                 pool.join()
             except BaseException:  # time is up
                 ends.append(ConfigError("nothing more is asked"))
                 raise
-        if not any(isinstance(one, Continuation) for one in written):
-            if ends:
-                raise ends[0]
-            if prompts[0] != prompts[-1]:
-                raise ConfigError(f"the model at {self.url} cannot be asked: {written[0]}; {_STAYS}")
-        return written
+        if ends and not answered:
+            raise ends[0]
+        if waiting and prompts[0] != prompts[-1]:
+            raise ConfigError(f"the model at {self.url} cannot be asked: {waiting[0]}; {_STAYS}")
+        yield from waiting
 
     def _answer(
         self, turns: list[dict[str, str]], draw: Sampling, new_tokens: int, ends: Sequence[ConfigError]

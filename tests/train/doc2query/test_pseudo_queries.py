@@ -62,7 +62,8 @@ def model(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def written(model: Path, some: list[Task], drawing: Drawing, batch_size: int = 4) -> list[dict[str, Any]]:
     loaded = load_language_model(str(model), "cpu")
     prompt = QueryPrompt(loaded.tokenizer, True, QueryForm.read(model))
-    return QueryWriter(TextWriter(*loaded, 13, batch_size), prompt, CORPUS, drawing).write(some)
+    writer = QueryWriter(TextWriter(*loaded, 13, batch_size), prompt, CORPUS, drawing)
+    return [*writer.write(some)]
 
 
 def test_a_query_is_written_for_its_passage(model: Path) -> None:
@@ -86,7 +87,7 @@ def test_a_passage_that_is_too_long_has_no_query_and_the_others_do(
     prompt = QueryPrompt(loaded.tokenizer, True, QueryForm.read(model)._replace(passage_tokens=200))
     sure = Drawing(temperature=0.1)
     some = [Task(0, 0), Task(1, 0), Task(1, 1), Task(2, 0)]
-    found = QueryWriter(TextWriter(*loaded, 13, 4), prompt, corpus, sure).write(some)
+    found = [*QueryWriter(TextWriter(*loaded, 13, 4), prompt, corpus, sure).write(some)]
     assert [(bool(one["text"]), "failed" in one) for one in found] == [
         (True, False), (False, True), (False, True), (True, False),
     ]  # fmt: skip
@@ -96,7 +97,7 @@ def test_a_passage_that_is_too_long_has_no_query_and_the_others_do(
     assert sift(found, corpus).dropped == {"not read by the model": 2}
     narrow = QueryWriter(TextWriter(*loaded, 127), prompt, corpus, Drawing())
     with pytest.raises(ConfigError, match="tokens before anything is asked"):
-        narrow.write(some)
+        next(narrow.write(some))
 
 
 class Finds:
