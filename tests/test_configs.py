@@ -126,6 +126,7 @@ def test_every_config_is_run_here() -> None:
     words = {word for command in readme_commands() for word in command}
     read = {word.removeprefix("configs/")[:-5] for word in words if word.startswith("configs/")}
     others = {"fusion", "sparse", "multi-vector"}  # in test_fuse.py and test_encoded.py
+    others |= {"dpo", "kto", "listwise"}  # in test_ranking.py
     others |= {f"prepare/{name}" for name in MADE}
     others |= {f"paper/dsp-{name}" for name in PROGRAMS}
     others |= {f"single-step/{stage}" for stage in ("biencoder", "chains")}  # in test_single_step_recipe

@@ -167,16 +167,44 @@ class MemoriseModelOptions(ModelOptions):
     warmup: Share = 0.0
 
 
+@options("model.ranking")
+class Ranking:
+    """A loss over candidates (``data.candidates``), :mod:`grls.train.generator.loss`.
+
+    The log-probability of a candidate is taken as ``model.loss`` says.
+
+    Args:
+        loss: ``dpo`` (pairs of a right and a wrong candidate, against the model before the first step),
+            ``kto`` (each candidate alone, against that model), ``margin`` (pairs, by a hinge) or ``listwise``
+            (cross-entropy over all candidates of a hop).
+        beta: How strongly ``dpo`` and ``kto`` keep to the model before the first step.
+        margin: By how much a right candidate is to be likelier than a wrong one (nats), of ``margin``.
+        right_weight: Weight of right candidates in ``kto``, lambda_D of its paper.
+        wrong_weight: Weight of wrong candidates in ``kto``, lambda_U.
+        cross_entropy: Weight of the cross-entropy that is added. With 0, hops without a wrong candidate are
+            not learned.
+    """
+
+    loss: Literal["dpo", "kto", "margin", "listwise"]
+    beta: PositiveFloat = 0.1
+    margin: PositiveFloat = 1.0
+    right_weight: PositiveFloat = 1.0
+    wrong_weight: PositiveFloat = 1.0
+    cross_entropy: NonNegativeFloat = 1.0
+
+
 @options("model", kw_only=True)
 class RetrieveModelOptions(ModelOptions):
     """Options of the model and its optimizer. Defaults of the paper: Adafactor, 1e-4, 10 % warm-up.
 
     Args:
+        ranking: Loss over the candidates of ``data.candidates``; null: cross-entropy alone.
         rescore_weight: Weight of the loss of rescoring (``data.rescore``).
         freeze_layers: Number of first layers of a causal model that are not trained, with their adapters.
             Together with frozen embeddings it saves time and memory: these layers need no backward pass.
     """
 
+    ranking: Ranking | None = None
     rescore_weight: NonNegativeFloat = 1.0
     freeze_layers: NonNegativeInt = 0
 
@@ -378,6 +406,21 @@ class Rescore:
             raise ConfigError(f"{Option('data.rescore.retrievers')} is empty: name a retriever, or bm25.")
 
 
+@options("data.candidates")
+class CandidateOptions:
+    """Options of the candidates that ``model.ranking`` learns to order.
+
+    Args:
+        run: A run over the training queries, as ``grls retrieve --split train`` writes it: of the model
+            itself, or of any other retriever. A ranking has candidates of the first hop; a chain has one for
+            each of its hops. Later hops of a query whose order is drawn anew each epoch have none.
+        wrong: Number of wrong candidates of a hop, the best of the run.
+    """
+
+    run: str
+    wrong: Count = 4
+
+
 @options("data", kw_only=True)
 class RetrieveDataOptions(GeneratorDataOptions):
     """Options of the queries and their batches; ``batch_size`` counts hops, of chains queries.
@@ -400,6 +443,7 @@ class RetrieveDataOptions(GeneratorDataOptions):
             Decode with the same prior; null: no prior.
         spans: Learn to write spans of passages instead of passages from their beginning; null: no spans.
         rescore: Learn to rescore passages that are read to their end; null: no rescoring.
+        candidates: Right and wrong passages that ``model.ranking`` learns to order; null: none.
         decay: Token n of a passage has the weight ``decay ** n``; below 1, the first tokens weigh more, which
             decide what a beam keeps.
     """
@@ -417,6 +461,7 @@ class RetrieveDataOptions(GeneratorDataOptions):
     prior: LearnBeside | None = None
     spans: WriteSpans | None = None
     rescore: Rescore | None = None
+    candidates: CandidateOptions | None = None
     decay: PositiveShare = 1.0
 
     def __post_init__(self) -> None:

@@ -74,6 +74,7 @@ class Batch(NamedTuple):
         size: Number of examples (of chains: of hops).
         divisor: What the sum of losses is divided by.
         rescored: Passages that a generator learns to rescore.
+        ranked: Candidates that a generator learns to order.
     """
 
     read: Any
@@ -82,6 +83,7 @@ class Batch(NamedTuple):
     size: int
     divisor: float
     rescored: Any = None
+    ranked: Any = None
 
 
 def pad(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:

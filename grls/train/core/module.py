@@ -276,7 +276,7 @@ class GeneratorModule(TrainingModule):
 
     def batch_loss(self, batch: Batch) -> Tensor:
         """The loss of a batch, a scalar in float32; among several processes :func:`weighed`."""
-        return self.written_loss(self.read(batch.read), batch)
+        return self.written_loss(self.token_scores(self.read(batch.read), batch), batch)
 
     def read(self, inputs: Any) -> Tensor:
         """The model's states at all tokens that it writes, and at those of a causal model, ``[N, d]``."""
@@ -290,17 +290,24 @@ class GeneratorModule(TrainingModule):
         )
         return states.flatten(0, 1)
 
-    def written_loss(self, states: Tensor, batch: Batch) -> Tensor:
-        """Cross-entropy over the vocabulary at labels, and over allowed tokens at decisions: their mean."""
-        total = states.new_zeros((), dtype=torch.float32)
-        labels, decisions = batch.labels, batch.decisions
-        if labels is not None:
+    def token_scores(self, states: Tensor, batch: Batch) -> Tensor:
+        """``[L + A]`` log-probabilities of labels, among the vocabulary, and of the allowed tokens."""
+        scores = [states.new_zeros(0, dtype=torch.float32)]
+        if (labels := batch.labels) is not None:
             logits = self._head.all(states[labels.states])  # only there: it is most of a small model's work
-            losses = F.cross_entropy(logits, labels.tokens, reduction="none")
-            total = total + (losses * labels.weights).sum()
-        if decisions is not None:
-            scores = taken_scores(self._head, states[decisions.states], decisions)
-            total = total - (scores * decisions.probabilities * decisions.weights[decisions.owners]).sum()
+            scores.append(-F.cross_entropy(logits, labels.tokens, reduction="none"))
+        if (decisions := batch.decisions) is not None:
+            scores.append(taken_scores(self._head, states[decisions.states], decisions))
+        return torch.cat(scores)
+
+    def written_loss(self, scores: Tensor, batch: Batch) -> Tensor:
+        """Cross-entropy over the vocabulary at labels, and over allowed tokens at decisions: their mean."""
+        weights = [scores.new_zeros(0)]
+        if (labels := batch.labels) is not None:
+            weights.append(labels.weights)
+        if (decisions := batch.decisions) is not None:
+            weights.append(decisions.probabilities * decisions.weights[decisions.owners])
+        total = -(scores * torch.cat(weights)).sum()
         return mean_over_processes(total / batch.divisor, batch.divisor)
 
     def configure_optimizers(self) -> Any:

@@ -22,6 +22,7 @@ from torch import Tensor, tensor
 
 from grls.index.base import ConstraintIndex
 from grls.train.core.collate import Batch, DecisionTensors, Labels, pad, pairs
+from grls.train.generator.candidates import RunCandidates
 from grls.train.generator.decisions import walk_paths
 from grls.train.generator.examples import Hops
 from grls.train.generator.prior import OpenPriors
@@ -35,14 +36,12 @@ class Rescored(NamedTuple):
     Attributes:
         states: ``[n]`` index of the model's state after the last token of each passage.
         hops: ``[n]`` the rescored hop of each passage, 0 to h - 1, ascending.
-        within: ``[n]`` number of the passage within its hop.
         right: ``[n]`` whether the passage is right.
         tokens: ``[2]`` the two tokens whose logits are compared.
     """
 
     states: Tensor
     hops: Tensor
-    within: Tensor
     right: Tensor
     tokens: Tensor
 
@@ -63,6 +62,7 @@ class HopCollator:
         decay: See :func:`grls.train.generator.decisions.walk_paths`.
         prior: The prior beside which the model learns, if any.
         proposals: Draws the passages to rescore; None: no rescoring.
+        candidates: The candidates that the model learns to order, if any.
     """
 
     pad_token: int
@@ -74,10 +74,15 @@ class HopCollator:
     decay: float = 1.0
     prior: OpenPriors | None = None
     proposals: Proposals | None = None
+    candidates: RunCandidates | None = None
 
     def __call__(self, examples: Sequence[Hops]) -> Batch:
         hops = [hop for example in examples for hop in example]
         targets, paths = self.teaching(hops)
+        taught, ranked = len(paths), None
+        if self.candidates is not None:
+            ranked = self.candidates(hops)
+            paths += ranked.paths
         rows = [self.index.tokens(path.passage)[hops[path.hop].front :].tolist() for path in paths]
         if self.full:
             written = [row[:-1] for row in rows]
@@ -107,6 +112,8 @@ class HopCollator:
                 tensor(predicts), tensor([t for row in rows for t in row]), torch.from_numpy(weights).float()
             )
             divisor = float(weights.sum())
+            takers = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+            taken = np.arange(len(takers))
         else:
             places = zip(walked.paths.tolist(), walked.depths.tolist(), strict=True)
             decisions = DecisionTensors(
@@ -118,7 +125,13 @@ class HopCollator:
                 torch.from_numpy(walked.gains).float(),
             )
             divisor = len(hops) if self.together else float(walked.weights.sum())
+            taken, takers = walked.taken, walked.takers
         batch = Batch(read, labels, decisions, len(hops), divisor)
+        if ranked is not None:
+            of_candidates = takers >= taught
+            batch = batch._replace(
+                ranked=ranked.tensors(taken[of_candidates], takers[of_candidates] - taught)
+            )
         if self.proposals is None:
             return batch
         last = [path[len(p.tokens)] for path, p in zip(states[len(paths) :], rescored, strict=True)]
@@ -132,12 +145,10 @@ def as_tensors(passages: Sequence[Read], states: Sequence[int], tokens: tuple[in
     :func:`grls.models.head.readout`.
     """
     owners = np.array([passage.hop for passage in passages], dtype=np.int64)
-    _, first, hops = np.unique(owners, return_index=True, return_inverse=True)
-    within = np.arange(len(owners)) - first[hops] if len(owners) else owners
+    _, hops = np.unique(owners, return_inverse=True)
     return Rescored(
         torch.tensor(states, dtype=torch.long),
         torch.from_numpy(hops),
-        torch.from_numpy(within),
         torch.tensor([passage.right for passage in passages], dtype=torch.bool),
         torch.tensor(tokens),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -29,8 +29,10 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.hybrid.priors import scoring
 from grls.retrieve.registry import Opening, load_named
+from grls.train.core.collate import Batch
 from grls.train.core.datamodule import FitData, digest
 from grls.train.core.examples import Examples
+from grls.train.generator.candidates import RunCandidates
 from grls.train.generator.collate import HopCollator
 from grls.train.generator.examples import (
     HopExample,
@@ -41,7 +43,13 @@ from grls.train.generator.mix import Mixture, planned_epochs, share_at
 from grls.train.generator.prior import OpenPriors, open_priors
 from grls.train.generator.rescoring import Proposals
 from grls.train.generator.targets import SpanTargets, Teaching
-from grls.train.options import GeneratorDataOptions, MemoriseDataOptions, RetrieveDataOptions, Shares
+from grls.train.options import (
+    GeneratorDataOptions,
+    MemoriseDataOptions,
+    Ranking,
+    RetrieveDataOptions,
+    Shares,
+)
 
 
 class DevInput(NamedTuple):
@@ -135,6 +143,12 @@ class RetrieveData(FitData):
                     f"{Option(f'data.{name}')} is learned over the tokens that the index allows: set "
                     f"{Option('model.loss', 'allowed')}."
                 )
+        ranking: Ranking | None = module.options.ranking
+        if (ranking is None) != (options.candidates is None):
+            raise ConfigError(
+                f"{Option('model.ranking.loss')} orders the candidates of {Option('data.candidates.run')}: "
+                "set both, or neither."
+            )
         limits = _limits(options)
         self.codec = Codec(module.tokenizer, limits, is_causal(module.model))
         self.corpus = Corpus.read(options.data)
@@ -157,7 +171,8 @@ class RetrieveData(FitData):
             truncate=options.truncate_queries, together=together,
         )  # fmt: skip
         as_asked = partial(make, done=options.done, shuffle=options.shuffle, seed=self.seed)
-        self.train_examples = self._mixed(as_asked(*train), make)
+        self._asked = as_asked(*train)
+        self.train_examples = self._mixed(self._asked, make)
         self.dev_examples = as_asked(*self.dev_queries)
 
         # Batches are made in forked processes, which cannot use a GPU.
@@ -177,14 +192,28 @@ class RetrieveData(FitData):
             proposals = Proposals(options.rescore, self.corpus, self.codec, device)
             sources = [source.fingerprint() for source in proposals.sources]
             self.fingerprints["a retriever of data.rescore"] = digest(sources)
+        gold, candidates = Teaching(self.index, done, **span_options), None
+        if options.candidates is not None and ranking is not None:
+            parts = (options.candidates, self._asked, self.corpus, gold)
+            candidates = RunCandidates(*parts, others=ranking.loss == "kto")
+            self.fingerprints["the run of data.candidates"] = sha256(options.candidates.run)
         self.collator = HopCollator(
             int(module.tokenizer.pad_token_id), self.index, teaching,
             None if self.codec.causal else start_token(module.model), full, together, options.decay,
-            self.priors, proposals,
+            self.priors, proposals, candidates,
         )  # fmt: skip
         # Dev measures only gold chains, so that runs with and without a teacher are comparable.
-        gold = Teaching(self.index, done, **span_options)
-        self.dev_collator = replace(self.collator, teaching=gold, decay=1.0, proposals=None)
+        self.dev_collator = replace(self.collator, teaching=gold, decay=1.0, proposals=None, candidates=None)
+
+    def candidate_batches(self) -> Iterator[Batch]:
+        """All hops that have candidates, once, in batches of similar length."""
+        lengths = self._asked.lengths()
+        order = sorted(range(len(lengths)), key=lengths.__getitem__)
+        hops = (self.collator.candidates.with_all_right(self._asked.draw(n, 0)) for n in order)
+        collator = replace(self.dev_collator, candidates=self.collator.candidates)
+        examples = filter(None, hops)
+        while batch := list(islice(examples, self.options.batch_size)):
+            yield collator(batch)
 
     def _mixed(self, main: Examples, make: Callable[..., Examples]) -> Examples:
         mix, parts = self.options.mix, list[tuple[Examples, Shares]]()

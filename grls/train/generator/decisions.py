@@ -84,6 +84,8 @@ class Decisions(NamedTuple):
         tokens: ``[A]`` allowed tokens.
         probabilities: ``[A]`` target probabilities; all zero where the target has no mass under the prefix.
         gains: ``[A]`` gain of a prior, added to the score of each allowed token (nats).
+        taken: ``[T]`` which of the allowed tokens a path takes.
+        takers: ``[T]`` the path that takes it.
     """
 
     paths: Ints
@@ -93,6 +95,8 @@ class Decisions(NamedTuple):
     tokens: Ints
     probabilities: Floats
     gains: Floats
+    taken: Ints
+    takers: Ints
 
 
 def walk_paths(
@@ -114,7 +118,7 @@ def walk_paths(
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     states = np.full(len(paths), index.start(), dtype=np.int64)
     parts: list[Decisions] = []  # of each step, with prefixes of one allowed token
-    decisions = depth = 0
+    decisions = depth = tokens_before = 0
     while len(live := np.flatnonzero(~index.unique(states) & (lengths > depth))):
         keys = np.stack((hops[live], states[live]), axis=1)
         prefixes, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
@@ -137,23 +141,27 @@ def walk_paths(
                 allowed.tokens,
                 _conditional(index, targets, prefixes[:, 0], owners, allowed.states),
                 gained,
+                taken + tokens_before,
+                live,
             )
         )
         states[live] = allowed.states[taken]
         decisions += len(prefixes)
+        tokens_before += len(owners)
         depth += 1
     none = np.empty(0, dtype=np.int64)
     if not parts:
-        return Decisions(none, none, np.empty(0), none, none, np.empty(0), np.empty(0))
-    ways, depths, weights, owners, tokens, probabilities, gained = (
+        return Decisions(none, none, np.empty(0), none, none, np.empty(0), np.empty(0), none, none)
+    ways, depths, weights, owners, tokens, probabilities, gained, taken, takers = (
         np.concatenate(arrays) for arrays in zip(*parts, strict=True)
     )
     several = np.bincount(owners, minlength=len(ways)) > 1  # prefixes of one allowed token are left out
     number = np.cumsum(several) - 1
     chosen = several[owners]
+    left = chosen[taken]
     return Decisions(
         ways[several], depths[several], weights[several], number[owners[chosen]], tokens[chosen],
-        probabilities[chosen], gained[chosen],
+        probabilities[chosen], gained[chosen], (np.cumsum(chosen) - 1)[taken[left]], takers[left],
     )  # fmt: skip
 
 

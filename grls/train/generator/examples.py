@@ -5,7 +5,7 @@ All draws are functions of (seed, epoch, number) alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -189,6 +189,20 @@ class RetrieveExamples:
             text = self.queries[query].text
             examples.append(HopExample(source, gold, taken, text, evidence, known, seed, own))
         return tuple(examples)
+
+    def fixed_hops(self) -> Iterator[list[tuple[tuple[int, ...], tuple[int, ...], set[int]]]]:
+        """For each query the hops whose evidence is the same in all epochs.
+
+        Each with its evidence, what is right in any epoch, and all passages that are not wrong.
+        """
+        for query, (chains, shuffle) in enumerate(zip(self.chains, self.shuffle, strict=True)):
+            gold = list(dict.fromkeys(self._numbers[name] for proof in chains for name in proof))
+            known = {*gold, *self._own[query]}
+            if self.multistep and len(chains) == 1 and not shuffle:
+                hops = range(len(gold) + self.done)
+                yield [(tuple(gold[:n]), tuple(gold[n : n + 1]) or (self._end,), known) for n in hops]
+            else:
+                yield [((), tuple(gold), known)]
 
     def _read(self, query: int, passages: Sequence[str]) -> list[TokenIds]:
         """Tokens of gold passages as evidence of a query."""

@@ -25,7 +25,8 @@ from grls.train.core.collate import Batch, Pairs
 from grls.train.core.module import GeneratorModule
 from grls.train.core.processes import largest, mean_over_processes
 from grls.train.generator.collate import HopBatch, Rescored, TokenTree, TreeBatch, stack
-from grls.train.options import RetrieveModelOptions
+from grls.train.generator.loss import REFERRED, Ranked, listwise_loss, ranking_loss
+from grls.train.options import Ranking, RetrieveModelOptions
 
 
 class Retrieve(GeneratorModule):
@@ -40,6 +41,8 @@ class Retrieve(GeneratorModule):
     def __init__(self, options: RetrieveModelOptions, together: bool = False):
         super().__init__(options, "retrieve")
         self.together = together
+        self._reference: Tensor | None = None
+        """Scores of all candidates by the model before the first step."""
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
@@ -90,16 +93,52 @@ class Retrieve(GeneratorModule):
         finally:
             self.model.train(training)
 
+    @torch.no_grad()
+    def on_train_start(self) -> None:
+        """Score the candidates once; a resumed run has the scores of its first beginning."""
+        ranking: Ranking | None = self.options.ranking
+        if ranking is None or ranking.loss not in REFERRED or self._reference is not None:
+            return
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        reference = torch.zeros(data.collator.candidates.count)
+        self.model.eval()
+        for batch in data.candidate_batches():
+            batch = self.trainer.strategy.batch_to_device(batch)
+            with self.trainer.precision_plugin.train_step_context():
+                scores = self.within(self._candidate_scores, batch)
+            reference[batch.ranked.numbers.cpu()] = scores.cpu()
+        self._reference = reference
+
+    def _candidate_scores(self, batch: Batch) -> Tensor:
+        scores: Tensor = batch.ranked.scores(self.token_scores(self.read(batch.read), batch))
+        return scores
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
+        checkpoint["reference"] = self._reference
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_load_checkpoint(checkpoint)
+        self._reference = checkpoint.get("reference")
+
     def batch_loss(self, batch: Batch) -> Tensor:
         states = self.read(batch.read)
-        loss = self.written_loss(states, batch)
+        scores = self.token_scores(states, batch)
+        loss = self.written_loss(scores, batch)
+        ranked: Ranked | None = batch.ranked
+        if ranked is not None:
+            options, values = self.options.ranking, ranked.scores(scores)
+            reference = (
+                values.detach() if self._reference is None else self._reference.to(values)[ranked.numbers]
+            )
+            order = ranking_loss(options, values, reference, ranked)
+            loss = options.cross_entropy * loss + mean_over_processes(order, ranked.hop_count)
         rescored: Rescored | None = batch.rescored
         if rescored is not None:
             logits = self._head.some(states[rescored.states], rescored.tokens)
             odds = logits[:, 0] - logits[:, 1]
-            loss = loss + self.options.rescore_weight * mean_over_processes(
-                rescore_loss(odds, rescored), rescored.hop_count
-            )
+            judged = listwise_loss(odds, rescored.hops, rescored.right)
+            loss = loss + self.options.rescore_weight * mean_over_processes(judged, rescored.hop_count)
         return loss
 
     def read(self, inputs: Pairs | TreeBatch | HopBatch) -> Tensor:
@@ -149,27 +188,6 @@ class Retrieve(GeneratorModule):
         # Shards are gathered layer by layer, so all processes must read as often: what is read for the sake
         # of another process has no effect, but a backward pass.
         return read + torch.cat(idle).sum() * 0 if idle else read
-
-
-def rescore_loss(odds: Tensor, rescored: Rescored) -> Tensor:
-    """Mean over hops of a listwise loss, a scalar; 0 where nothing was rescored.
-
-    As in rerankers that learn from a retriever's mistakes (localized contrastive estimation, Gao et al.
-    2021, arXiv 2101.08751), with the log-odds a(x) of :mod:`grls.models.head` (``odds [n]``) and the
-    right passages G of a hop,
-
-        loss  =  - mean over x in G of log [ exp a(x) / sum over all y of exp a(y) ].
-
-    Where chains learn to end, DONE is one of the passages, and right when no other passage is left.
-    """
-    if not len(odds):
-        return odds.sum()
-    hops, width = rescored.hop_count, int(rescored.within.max()) + 1
-    table = odds.new_full((hops, width), float("-inf"))
-    table[rescored.hops, rescored.within] = odds
-    logs = table.log_softmax(-1)[rescored.hops, rescored.within]
-    count = odds.new_zeros(hops).index_add(0, rescored.hops, rescored.right.to(odds.dtype))
-    return -(logs * rescored.right / count[rescored.hops]).sum() / hops
 
 
 _TREES = "grls_trees"

@@ -64,20 +64,27 @@ class Teaching:
             paths += self._paths(n, hop, opinion, share)
         return targets, paths
 
+    def text(self, passage: int) -> int:
+        """A number that passages of equal text share; over spans, the passage's own number."""
+        return passage if self.spans is not None else int(self.index.rows.row_of[passage])
+
+    def sequences(self, hop: HopExample, passage: int) -> list[int]:
+        """What is scored of a candidate: itself, or the ``drawn`` spans of it that fit the query best."""
+        if self.spans is None:
+            return [passage]
+        spans, masses = self.spans.spread(hop.query, {passage: 1.0}, hop.evidence)
+        best: list[int] = spans[np.argsort(-masses, kind="stable")[: self.drawn]].tolist()
+        return best
+
     def _opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
         """The teacher's weights without evidence, the query itself and copies, normalised to sum to one."""
-
-        def text(passage: int) -> int:
-            """A number that passages of equal text share; over spans, the passage's own number."""
-            return passage if self.spans is not None else int(self.index.rows.row_of[passage])
-
         opinions: list[Mapping[int, float]] = [{} for _ in hops]
         if self.teacher is not None:
             numbers = [n for n, hop in enumerate(hops) if hop.gold != (self.done,) and hop.query]
             for n, opinion in zip(numbers, self.teacher([hops[n] for n in numbers]), strict=True):
-                taken = {text(passage) for passage in (*hops[n].evidence, *hops[n].own)}
+                taken = {self.text(passage) for passage in (*hops[n].evidence, *hops[n].own)}
                 remaining = {
-                    passage: value for passage, value in opinion.items() if text(passage) not in taken
+                    passage: value for passage, value in opinion.items() if self.text(passage) not in taken
                 }
                 total = sum(remaining.values())
                 if total > 0:

@@ -25,7 +25,7 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import open_sources
 from grls.train.generator.collate import HopCollator, as_tensors
 from grls.train.generator.examples import MemoriseExamples, RetrieveExamples
-from grls.train.generator.module import rescore_loss
+from grls.train.generator.loss import listwise_loss
 from grls.train.generator.rescoring import Proposals, Read
 from grls.train.generator.targets import SpanTargets, Teaching
 from grls.train.options import Rescore
@@ -118,14 +118,14 @@ def test_the_loss_is_listwise_and_the_mean_over_hops() -> None:
             Read(7, (4,), False), Read(7, (5,), True)]  # fmt: skip
     rescored_passages = as_tensors(read, [0, 1, 2, 3, 4], (8, 9))
     assert rescored_passages.hops.tolist() == [0, 0, 0, 1, 1]
-    assert rescored_passages.within.tolist() == [0, 1, 2, 0, 1]
     odds = torch.tensor([0.5, -1.0, 2.0, 0.25, 0.75])
     first = math.log(sum(map(math.exp, (0.5, -1.0, 2.0))))
     second = math.log(sum(map(math.exp, (0.25, 0.75))))
     expected = ((first - 0.5 + first + 1.0) / 2 + second - 0.75) / 2
-    assert float(rescore_loss(odds, rescored_passages)) == pytest.approx(expected)
+    found = listwise_loss(odds, rescored_passages.hops, rescored_passages.right)
+    assert float(found) == pytest.approx(expected)
     nothing = as_tensors([], [], (8, 9))
-    assert float(rescore_loss(torch.zeros(0), nothing)) == 0.0
+    assert float(listwise_loss(torch.zeros(0), nothing.hops, nothing.right)) == 0.0
 
 
 @pytest.mark.parametrize("kind", ["causal", "spans", "sequence"])
@@ -161,7 +161,8 @@ def test_a_batch_has_the_odds_of_each_passage_read_alone(root: Path, kind: str) 
                     input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[start, *some.tokens]])
                 ).logits[0, -1]
         odds.append(float(logits[accept] - logits[reject]))
-    alone = float(rescore_loss(torch.tensor(odds), as_tensors(read, range(len(read)), (accept, reject))))
+    judged = as_tensors(read, range(len(read)), (accept, reject))
+    alone = float(listwise_loss(torch.tensor(odds), judged.hops, judged.right))
     assert found - without == pytest.approx(0.7 * alone, rel=1e-3)
     assert alone > 0.1
 
