@@ -67,9 +67,10 @@ sbom:
 	$(PYTHON) -m venv $(VENV)-audit && $(VENV)-audit/bin/pip install --quiet cyclonedx-bom
 	$(VENV)-audit/bin/cyclonedx-py requirements requirements.hashes --output-file sbom.json
 
-# The site, in build/site; a link that leads nowhere is an error.
+# The site, in build/site; a link that leads nowhere is an error. Then the words of the pages, and how long sentences are.
 docs: install
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+	$(BIN)/python -m docs.site.prose
 
 quickstart: install
 	$(BIN)/grls prepare ruletaker --config configs/prepare/quickstart.yaml

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.site import commands, notebooks, reference
+from docs.site import commands, notebooks, prose, reference
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -78,3 +78,41 @@ def missing_names(text: str) -> list[str]:
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "extend").glob("*.md")), ids=lambda page: page.stem)
 def test_what_the_pages_on_extending_name_is_in_its_module(page: Path) -> None:
     assert missing_names(page.read_text(encoding="utf-8")) == []
+
+
+MOST_WORDS, MOST_ON_AVERAGE, MOST_LONG, MOST_WIDE = 70_000, 15.0, 40, 150
+"""Bounds of README and docs (``python -m docs.site.prose``): words of prose, tables and code; words a
+sentence; sentences of more than 40 words; lines of prose above 100 characters. They may only fall."""
+
+
+def test_prose_is_counted() -> None:
+    text = """# A heading of words
+
+Otters eat `grls fit --k 5` fish. They sleep
+in a [holt](holt.md)! Do they?
+
+- An item
+- Another one, e.g. This. 2 of them.
+
+| a table | has cells. Two here |
+|---|---|
+
+```
+code of five words here
+```
+"""
+    assert prose.sentences(text) == [
+        "Otters eat `code` fish.", "They sleep in a holt!", "Do they?",
+        "An item", "Another one, e.g. This.", "2 of them.",
+    ]  # fmt: skip
+    assert prose.cells(text) == ["a table", "has cells.", "Two here"]
+    assert prose.wide_lines("a " * 51 + "\n" + "a" * 101 + "\n| " + "a " * 51) == ["a " * 51]
+
+
+def test_pages_are_short_and_so_are_their_sentences() -> None:
+    count = prose.count(*prose.pages())
+    assert sum(count.lengths) + sum(count.cells) + count.code <= MOST_WORDS
+    assert sum(count.lengths) / len(count.lengths) <= MOST_ON_AVERAGE
+    assert count.long <= MOST_LONG
+    wide = [line for page in prose.pages() for line in prose.wide_lines(page.read_text(encoding="utf-8"))]
+    assert len(wide) <= MOST_WIDE

@@ -43,7 +43,8 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[type, ...]]] = {
 def rows() -> dict[str, set[str]]:
     """Call -> the words in code of its row of the table."""
     table: dict[str, set[str]] = {}
-    for call, keywords in re.findall(r"^\| (`[^|]*) \|([^|]*)\|$", PAGE, re.MULTILINE):
+    lines = PAGE.partition("| call | keywords |\n")[2].partition("\n\n")[0]
+    for call, keywords in re.findall(r"^\| (`[^|]*) \|([^|]*)\|$", lines, re.MULTILINE):
         words = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]*)`", call + keywords))))
         for name in re.findall(r"`([\w.]+)[(`]", call):
             table[name] = words
