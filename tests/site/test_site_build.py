@@ -6,6 +6,7 @@ from pathlib import Path
 
 from grls.cli import VERBS
 
+ROOT = Path(__file__).parents[2]
 LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
 """Element -> the attribute that a browser loads."""
 
@@ -101,3 +102,12 @@ def test_every_public_name_has_its_docstring(site: Path) -> None:
     for name in grls.__all__:
         assert re.search(rf'id="grls\.(\w+\.)*{name}"', page), name
     assert ":class:" not in page
+
+
+def test_blocks_of_code_are_shown_as_such(site: Path) -> None:
+    """A page of the site has as many blocks of code as its source has fences, marks between them or not."""
+    docs = ROOT / "docs"
+    for page in sorted(docs.rglob("*.md")):
+        fences = len(re.findall(r"^ *```", page.read_text(encoding="utf-8"), re.MULTILINE))
+        built = (site / page.relative_to(docs).with_suffix(".html")).read_text(encoding="utf-8")
+        assert 2 * len(re.findall(r'<div class="(?:language-\w+ )?highlight"', built)) == fences, page
