@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from grls.api.experiment import experiment as experiment
     from grls.api.fit import FitResult as FitResult
     from grls.api.fit import fit as fit
+    from grls.api.identify import identify as identify
     from grls.api.opening import BM25 as BM25
     from grls.api.opening import fuse as fuse
     from grls.api.opening import load as load
@@ -47,6 +48,7 @@ _MODULES = {
     "experiment": "grls.api.experiment",
     "fit": "grls.api.fit",
     "fuse": "grls.api.opening",
+    "identify": "grls.api.identify",
     "load": "grls.api.opening",
 }
 """Public name -> its module."""

@@ -126,6 +126,10 @@ VERBS = {
             "update": Verb("add passages to a retriever folder, remove passages", "index:update"),
         },
     ),
+    "identify": Verb(
+        "make identifiers, which a generator learns to write in place of whole passages",
+        "identify:identify_command",
+    ),
     "search": Verb(
         "search for one question, and print the best passages or the hops", "search:search_command"
     ),

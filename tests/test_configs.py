@@ -145,7 +145,7 @@ def test_single_step_recipe(workplace: Path) -> None:
     layers = ["--config", "configs/chains.yaml", "--config", "configs/single-step/chains.yaml"]
     options = ["--data.data=data/mine", "--output=runs/c", "--model.generator.name_or_path=lm", *QUICK]
     assert main(["train", "chains", *layers, *options]) == 0
-    assert (Path("runs/c/model") / "spans.json").is_file()
+    assert (Path("runs/c/model") / "identifiers" / "identifiers.json").is_file()
 
 
 def test_recipes_lie_anywhere() -> None:
@@ -274,7 +274,7 @@ LIKE_OTHERS = ("spans-beside", "causal-mixed", "spans-pseudo", "hops-rescore")
 """Trainings with the options of others together."""
 USED = "logs/version_0/config.yaml"
 WRITTEN = {
-    "spans": (("model/spans.json", '"words": 8'), (USED, "words: 8 drawn: 6")),
+    "spans": (("model/identifiers/identifiers.json", '"words": 8'), (USED, "words: 8 drawn: 6")),
     "spans-rescore": (("model/rescore.json", '"tokens": 128'),),
     "hops-rescore": (("model/rescore.json", '"tokens": 128'),),
     "entailmentbank-wt spans-rescore": ((USED, "passages: 10 right:"),),
@@ -310,7 +310,7 @@ def test_shipped_trainings(run: str, name: str, workplace: Path) -> None:
     train(name, run, *swaps, *QUICK)
     model = runs / run / "model"
     assert (model / "config.json").is_file()
-    assert (model / "spans.json").is_file() == (run.startswith("spans") or run == "hops-rescore")
+    assert (model / "identifiers").is_dir() == (run.startswith("spans") or run == "hops-rescore")
     assert (model / "query-generator.json").is_file() == (run == "query-generator")
     for file, text in (*WRITTEN.get(run, ()), *WRITTEN.get(f"{name} {run}", ())):
         assert text in " ".join((runs / run / file).read_text().split())

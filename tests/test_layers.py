@@ -22,6 +22,7 @@ ORDER = (
     ("grls.data",),
     ("grls.index", "grls.runs"),
     ("grls.constraint", "grls.models"),
+    ("grls.identifiers",),
     ("grls.decode",),
     ("grls.retrieve", "grls.evaluation"),
     ("grls.answer", "grls.tune"),

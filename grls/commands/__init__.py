@@ -4,6 +4,6 @@ The parameters before ``*`` are arguments, those behind it options; the docstrin
 ``grls.cli`` imports a module only when its verb is called.
 
 ``answer``, ``check``, ``evaluate``, ``experiment``, ``explain``, ``fit``,
-``fuse``, ``index``, ``judge``, ``retrievers``, ``propositions`` (and pseudo-queries), ``ralm``,
+``fuse``, ``identify``, ``index``, ``judge``, ``retrievers``, ``propositions`` (and pseudo-queries), ``ralm``,
 ``retrieve``, ``search``, ``serve``, ``train``, ``tune``.
 """

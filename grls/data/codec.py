@@ -141,6 +141,7 @@ class Codec:
         )
         self._markers = {self.question, self.evidence, self.title, self.done, *closing}
         self._barred = controls(tokenizer) | {self.end} | self._markers
+        self._unwritten = {*tokenizer.all_special_ids}
         self._before, self._after = wrapping(tokenizer)
         if causal:
             self._after = [self.evidence]
@@ -172,6 +173,11 @@ class Codec:
         if self.closes:
             return [self.title, *title, *self._title_end, *body]
         return [*title, self.title, *body]
+
+    def named(self, names: Sequence[str]) -> TokenIds:
+        """A target sequence of rows of the vocabulary (of a code), with the end token."""
+        rows: Any = self.tokenizer.convert_tokens_to_ids([*names])
+        return np.array([*rows, self.end], dtype=np.int64)
 
     def excerpts(self, question: str, passages: Sequence[Passage]) -> list[TokenIds]:
         """Token sequences of evidence passages: excerpts of ``limits.evidence`` words, or whole passages."""
@@ -231,14 +237,14 @@ class Codec:
         return [*self._before, *tokens[:room], *self._after]
 
     def text(self, tokens: Sequence[int]) -> str:
-        """A space takes the place of each marker."""
+        """A space takes the place of each marker; rows that identifiers are made of have their names."""
         parts: list[list[int]] = [[]]
         for token in tokens:
             if token in self._markers:
                 parts.append([])
-            else:
+            elif token not in self._unwritten:
                 parts[-1].append(token)
-        texts = [str(self.tokenizer.decode(part, skip_special_tokens=True)).strip() for part in parts]
+        texts = [str(self.tokenizer.decode(part)).strip() for part in parts]
         return " ".join(text for text in texts if text)
 
     def fingerprint(self) -> str:

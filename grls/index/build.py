@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from grls.cluster.plan import Done, Shard
-from grls.data.codec import Codec
+from grls.data.codec import Codec, TokenIds
 from grls.data.corpus import Corpus
 from grls.data.corpus_table import BATCH
-from grls.data.spans import Spans
+from grls.data.identifiers import Identifiers
 from grls.errors import ConfigError, DataError, Option
 from grls.index.array import ArrayIndex
 from grls.index.base import Segment
@@ -53,7 +53,7 @@ def index_sequences(
 
 
 def build_index(
-    corpus: Corpus | Spans,
+    corpus: Corpus | Identifiers,
     codec: Codec,
     backend: str = "array",
     progress: bool = False,
@@ -64,7 +64,7 @@ def build_index(
     """Index a corpus and DONE. Passage n of the corpus is passage n of the index; DONE is number N.
 
     Args:
-        corpus: N passages, or N spans.
+        corpus: N passages, or N identifiers.
         codec: Turns passages into tokens.
         backend: ``array``, ``marisa`` or ``flat``.
         progress: Show a progress bar.
@@ -85,7 +85,7 @@ def build_index(
             f"building an index needs at least {SMALLEST_MEMORY // 2**20} MiB, got {memory:,} bytes."
         )
     refuse_empty(corpus)
-    noun = "span" if isinstance(corpus, Spans) else "passage"
+    noun = "identifier" if isinstance(corpus, Identifiers) else "passage"
     with Progress(len(corpus), "tokenize", plural(noun), shown=progress) as bar, ExitStack() as after:
 
         def passages_and_done() -> Iterator[Sequences]:
@@ -117,7 +117,7 @@ def _index_stream(
     return index_tokens(*concatenated(taken), end, backend, form)
 
 
-def changed_index(index: Segment, kept: Ints, added: Corpus | Spans | None, codec: Codec) -> Segment:
+def changed_index(index: Segment, kept: Ints, added: Corpus | Identifiers | None, codec: Codec) -> Segment:
     """The index of some of its passages, of added ones behind them, and of DONE.
 
     It is that of :func:`build_index` over the new corpus, sorted on disk if it is large. Where whole passages
@@ -126,7 +126,7 @@ def changed_index(index: Segment, kept: Ints, added: Corpus | Spans | None, code
     Args:
         index: The index of the old corpus.
         kept: Numbers of the passages that stay, ascending.
-        added: The passages, or spans, that come behind them.
+        added: The passages, or identifiers, that come behind them.
         codec: Turns passages into tokens.
     """
     if added is not None:
@@ -145,7 +145,7 @@ def changed_index(index: Segment, kept: Ints, added: Corpus | Spans | None, code
     return _index_stream(pieces(), codec.end, index.backend, index.rows.form, memory)
 
 
-def refuse_empty(corpus: Corpus | Spans) -> None:
+def refuse_empty(corpus: Corpus | Identifiers) -> None:
     if not len(corpus):
         raise DataError(
             "the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source
@@ -157,14 +157,30 @@ def token_type(codec: Codec) -> type[np.unsignedinteger[Any]]:
     return np.uint16 if len(codec.tokenizer) <= 1 << 16 else np.uint32
 
 
-def _tokenized(corpus: Corpus | Spans, codec: Codec, bar: Progress | None = None) -> Iterator[Sequences]:
+def _tokenized(
+    corpus: Corpus | Identifiers, codec: Codec, bar: Progress | None = None
+) -> Iterator[Sequences]:
     """The passages as tokens, in batches; warns at the end if passages were cut."""
     before = codec.cut_passages
-    for batch in corpus.batches():
-        yield token_sequences(codec.passages(batch), token_type(codec))
+    for rows in row_batches(corpus, codec):
+        yield token_sequences(rows, token_type(codec))
         if bar is not None:
-            bar.update(len(batch))
+            bar.update(len(rows))
     warn_of_cut(codec.cut_passages - before, len(corpus), codec)
+
+
+def row_batches(listed: Corpus | Identifiers, codec: Codec) -> Iterator[list[TokenIds]]:
+    """The token sequences of all passages, or identifiers, in order."""
+    if isinstance(listed, Identifiers):
+        return listed.batches(codec)
+    return map(codec.passages, listed.batches())
+
+
+def rows_of(listed: Corpus | Identifiers, codec: Codec, numbers: Sequence[int]) -> list[TokenIds]:
+    """The token sequences of the passages, or identifiers, of these numbers."""
+    if isinstance(listed, Identifiers):
+        return listed.rows(codec, numbers)
+    return codec.passages(listed.passages(numbers))
 
 
 def warn_of_cut(cut: int, passages: int, codec: Codec) -> None:
@@ -235,7 +251,7 @@ class ShardSorter:
     as an index that one process builds.
     """
 
-    def __init__(self, listed: Corpus | Spans, codec: Codec, memory: int):
+    def __init__(self, listed: Corpus | Identifiers, codec: Codec, memory: int):
         refuse_empty(listed)
         self._listed = listed
         self._codec = codec
@@ -246,8 +262,8 @@ class ShardSorter:
         before = self._codec.cut_passages
         spill = Spill(folder, self._codec.end, self._memory, shard.first)
         firsts, kind = range(shard.first, shard.end, BATCH), token_type(self._codec)
-        batches = (self._listed.passages(range(n, min(n + BATCH, shard.end))) for n in firsts)
-        spill.take(token_sequences(self._codec.passages(batch), kind) for batch in batches)
+        batches = (range(n, min(n + BATCH, shard.end)) for n in firsts)
+        spill.take(token_sequences(rows_of(self._listed, self._codec, batch), kind) for batch in batches)
         cut = self._codec.cut_passages - before
         return {"rows": [run.rows for run in spill.runs], "top": spill.top, "cut": cut}
 

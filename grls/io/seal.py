@@ -24,7 +24,7 @@ FILES = "files"
 """The field with the files: path -> ``bytes``, ``sha256``, and of arrays the checksum of a ``sample``."""
 
 RETRIEVER = "grls.json"
-INDEXES = ("index.json", "ranges.json", "substring.json", "keys.json")
+INDEXES = ("index.json", "ranges.json", "substring.json", "keys.json", "identifiers.json")
 """The manifests of folders, which list their files."""
 _FREE = ("README.md", "time.json")
 """Files without a checksum: the card may be edited on the hub, and times differ."""

@@ -263,6 +263,8 @@ class GeneratorDataOptions(DataOptions):
         truncate_queries: Cut queries that are too long; false refuses them.
         evidence_words: Largest number of words of each evidence passage in a model input: its first sentence
             and the sentences nearest to the question. 0: the whole passage.
+        identifiers: Folder of identifiers of the corpus (``grls identify``), which the generator learns to
+            write instead of whole passages; null: whole passages.
     """
 
     max_passage_tokens: Count = 512
@@ -270,6 +272,7 @@ class GeneratorDataOptions(DataOptions):
     max_input_tokens: Count = 512
     truncate_queries: bool = False
     evidence_words: NonNegativeInt = 0
+    identifiers: str | None = None
 
 
 @options()
@@ -306,6 +309,8 @@ class MemoriseDataOptions(GeneratorDataOptions):
     def __post_init__(self) -> None:
         if self.target == "rest" and self.reading.reads != "front":
             raise ConfigError("target `rest` is the passage without its front: it needs reads `front`.")
+        if self.target == "rest" and self.identifiers is not None:
+            raise ConfigError(f"target `rest` is part of a passage: leave {Option('data.identifiers')} out.")
 
 
 @options("data.mix")
@@ -467,6 +472,11 @@ class RetrieveDataOptions(GeneratorDataOptions):
     def __post_init__(self) -> None:
         if self.branches and self.teacher is None:
             raise ConfigError(f"branches need a teacher: set {Option('data.teacher')}.")
+        if self.spans is not None and self.identifiers is not None:
+            raise ConfigError(
+                f"{Option('data.spans')} and {Option('data.identifiers')} both say what is written: "
+                "leave one out."
+            )
 
 
 @options("recall")

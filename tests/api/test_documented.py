@@ -24,7 +24,7 @@ from grls.retrieve.rescored.options import Rereading
 PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
 CALLS: dict[str, tuple[Callable[..., Any], tuple[type, ...]]] = {
     "grls.fit": (grls.fit, (FitOptions,)), "grls.load": (grls.load, ()), "grls.BM25": (grls.BM25, ()),
-    "grls.documents": (grls.documents, ()),
+    "grls.documents": (grls.documents, ()), "grls.identify": (grls.identify, ()),
     "grls.BiEncoder": (grls.BiEncoder, ()), "BiEncoder.fit": (grls.BiEncoder.fit, ()),
     "BiEncoder.index": (grls.BiEncoder.index, ()), "grls.Generator": (grls.Generator, ()),
     "Generator.fit": (grls.Generator.fit, ()),

@@ -20,6 +20,7 @@ from grls.data.codec import Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError
+from grls.identifiers.spans import Spans
 from grls.io import files, seal
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.generators import CausalLM, Pretrained
@@ -213,7 +214,7 @@ def _generator(kind: str, kinds: Path, corpus: Corpus) -> GenerativeRetriever:
     loaded = (Pretrained if kind == "generative" else CausalLM)(str(model)).load()
     parts = loaded.model.eval(), loaded.tokenizer, corpus, Limits()
     return GenerativeRetriever.assemble(
-        *parts, options=SearchOptions(beams=200), span_words=3 if kind == "spans" else None
+        *parts, options=SearchOptions(beams=200), kind=Spans(3) if kind == "spans" else None
     )
 
 

@@ -20,6 +20,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
 from grls.evaluation.evaluate import evaluate_run
+from grls.identifiers.spans import Spans
 from grls.models.cross_encoder import PairScorer
 from grls.models.head import RescoreInput
 from grls.models.load.generators import CausalLM
@@ -37,7 +38,7 @@ def folder(data: Path, dense: Path, tmp_path_factory: pytest.TempPathFactory) ->
     root = tmp_path_factory.mktemp("ranked")
     loaded = CausalLM(str(write_llama(root / "llama", data))).load()
     made = GenerativeRetriever.assemble(
-        loaded.model.eval(), loaded.tokenizer, Corpus.read(data), span_words=3
+        loaded.model.eval(), loaded.tokenizer, Corpus.read(data), kind=Spans(3)
     )
     made.save_pretrained(root / "generator")
     hybrid = root / "hybrid"
@@ -83,7 +84,7 @@ def test_the_weight_of_rescoring_is_tuned_on_every_hop(
     """The generator reads each hop's evidence, as the search does, and does not find it again."""
     loaded = CausalLM(str(folder.parent / "llama")).load()
     made = GenerativeRetriever.assemble(
-        loaded.model.eval(), loaded.tokenizer, Corpus.read(data), span_words=3, rescore_input=RescoreInput(8)
+        loaded.model.eval(), loaded.tokenizer, Corpus.read(data), kind=Spans(3), rescore_input=RescoreInput(8)
     )
     made.save_pretrained(tmp_path / "r")
     queries, qrels = read_split(data, "train")

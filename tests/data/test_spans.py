@@ -1,40 +1,46 @@
 """Parts of passages: spans, sentences, and the excerpts that a hop reads."""
 
-import pytest
-from small_data import TRICKY, passages
+from pathlib import Path
 
+import pytest
+from small_data import TRICKY, passages, small_tokenizer
+
+from grls.data import identifiers
+from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.evidence import excerpt
+from grls.data.identifiers import Identifiers
 from grls.data.sentences import sentences
-from grls.data.spans import Spans
 from grls.data.types import Passage
+from grls.identifiers.spans import Spans
 
 TWO = [Passage("p", "– a river in Spain .", "The Ebro"), Passage("q", "... !"), Passage("r", "")]
 
 
 def test_a_view_begins_at_every_word_and_ends_after_some() -> None:
-    spans = Spans(Corpus.from_passages(TWO), words=3)
-    texts = [span.text for span in spans.passages(range(len(spans)))]
-    assert texts == [
+    spans = Identifiers(Spans(3), Corpus.from_passages(TWO))
+    assert spans.listed(range(len(spans))) == [
         "The Ebro –", "Ebro – a", "a river in", "river in Spain", "in Spain .", "Spain .",
         "... !",  # no word in it: one span, from its beginning
         "",
     ]  # fmt: skip
     assert spans.owners.tolist() == [0] * 6 + [1, 2, 3]  # DONE is its own
-    spans = Spans(Corpus.from_passages(TWO), words=3)
+    spans = Identifiers(Spans(3), Corpus.from_passages(TWO))
     assert spans.of([0]).tolist() == [0, 1, 2, 3, 4, 5]
     assert spans.of([3, 1]).tolist() == [8, 6]
     assert spans.of([]).tolist() == []
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
-def test_batches_are_all_views_in_order(size: int) -> None:
-    spans = Spans(Corpus.from_passages([*passages(), *TRICKY]), words=4)
-    batches = list(spans.batches(size))
-    assert all(len(batch) == size for batch in batches[:-1])
-    every = [span for batch in batches for span in batch]
-    assert every == spans.passages(range(len(spans)))
-    assert len({span.id for span in every}) == len(spans)
+def test_batches_are_all_views_in_order(data: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    spans = Identifiers(Spans(4), Corpus.from_passages([*passages(), *TRICKY]))
+    monkeypatch.setattr(identifiers, "BATCH", size)
+    codec = Codec(small_tokenizer(data))
+    batches = list(spans.batches(codec))
+    assert all(len(batch) >= size for batch in batches[:-1])
+    rows = [row.tolist() for batch in batches for row in batch]
+    assert rows == [row.tolist() for row in spans.rows(codec, range(len(spans)))]
+    assert len(rows) == len(spans)
 
 
 @pytest.mark.parametrize("parts", [

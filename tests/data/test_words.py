@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from grls.data.corpus import Corpus
 from grls.data.evidence import part_around
+from grls.data.identifiers import Identifiers
 from grls.data.language import guess
-from grls.data.spans import Spans, read_spans
 from grls.data.types import Passage, Query
 from grls.data.words import Analyzer, _pieces, count, fold, nothing_found, pieces, plain_words
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError
+from grls.identifiers.spans import Spans
 from grls.io.files import temporary
 from grls.retrieve.bm25 import BM25Retriever
 
@@ -249,19 +250,12 @@ def test_the_warning_names_no_temporary_folder(tmp_path: Path) -> None:
 
 def test_views_begin_within_unspaced_text() -> None:
     passage = Passage("z", "青海湖（湖）是Qinghai最大  的。 长城", "湖")
-    spans = Spans(Corpus.from_passages([passage]), 4)
-    texts = [span.text for span in spans.passages(range(len(spans)))]
+    spans = Identifiers(Spans(4), Corpus.from_passages([passage]))
+    texts = [str(span) for span in spans.listed(range(len(spans)))]
     assert texts[:3] == ["湖 青海湖", "青海湖（湖）", "海湖（湖）是"]
     assert texts[-4:] == ["大 的。 长城", "的。 长城", "长城", "城"]
     assert "是Qinghai最大" in texts
     assert all(text in "湖 青海湖（湖）是Qinghai最大 的。 长城" for text in texts)
-
-
-def test_spans_are_recorded_with_their_length(tmp_path) -> None:
-    corpus = Corpus.from_passages([Passage("p", "a b")])
-    assert read_spans(Spans(corpus, 3).record, tmp_path) == 3
-    assert read_spans(None, tmp_path) is None
-    raises(DataError, "expected the length of spans", read_spans, {"words": 0}, tmp_path)
 
 
 @pytest.mark.parametrize(("text", "words"), [

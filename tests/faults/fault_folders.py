@@ -10,6 +10,7 @@ from small_data import small_retriever
 from grls.data.codec import Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
+from grls.identifiers.spans import Spans
 from grls.index.build import index_sequences
 from grls.index.options import Form
 from grls.index.registry import BACKENDS
@@ -54,7 +55,7 @@ def _generative(place: Path) -> dict[str, Path]:
     update_spec(folders["stored"], {"search": {"beams": 7}, "hops": {"steps": "dynamic", "max": 3}})
     parts = (small.model, small.codec.tokenizer, small.corpus, Limits())
     made = {
-        "spans": GenerativeRetriever.assemble(*parts, span_words=3),
+        "spans": GenerativeRetriever.assemble(*parts, kind=Spans(3)),
         "prefixes": GenerativeRetriever.assemble(*parts, form="prefixes"),
         "marisa": GenerativeRetriever.assemble(*parts, backend="marisa"),
         "flat": GenerativeRetriever.assemble(*parts, backend="flat"),

@@ -20,6 +20,7 @@ from grls.data.filters import Only
 from grls.data.types import Hit, Query
 from grls.decode.gpu.search import DeviceDecoder
 from grls.errors import DataError
+from grls.identifiers.spans import Spans
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
 from grls.models.head import RescoreInput
@@ -86,12 +87,12 @@ def hybrid(generator: GenerativeRetriever, place: Path, normalized: bool) -> Hyb
 def rereading(generator: GenerativeRetriever) -> GenerativeRetriever:
     options = replace(generator.options, rescore=4, rescore_weight=0.5)
     parts = (generator.model, generator.codec, generator.corpus, generator.index, options)
-    return GenerativeRetriever(*parts, spans=generator.spans, rescore_input=RescoreInput(4))
+    return GenerativeRetriever(*parts, identifiers=generator.identifiers, rescore_input=RescoreInput(4))
 
 
 def of_spans(generator: GenerativeRetriever) -> GenerativeRetriever:
     parts = (generator.model, generator.codec.tokenizer, generator.corpus)
-    return GenerativeRetriever.assemble(*parts, options=generator.options, span_words=3)
+    return GenerativeRetriever.assemble(*parts, options=generator.options, kind=Spans(3))
 
 
 MADE: dict[str, Callable[[GenerativeRetriever, Path], Any]] = {

@@ -108,6 +108,34 @@ def add_markers(
             weight.data[vocabulary[marker]] = weight.data[words].mean(0)
 
 
+def add_rows(model: Any, tokenizer: PreTrainedTokenizerBase, names: Sequence[str]) -> None:
+    """Add rows of the vocabulary that stand for no text to a tokenizer and the embeddings of its model.
+
+    New ones are drawn from the normal distribution, a coordinate at a time, of the rows that are there.
+    """
+    import torch
+
+    known = tokenizer.get_vocab()
+    new = [name for name in names if name not in known]
+    added = add_special_tokens(tokenizer, names)
+    rows: Any = tokenizer.convert_tokens_to_ids(new)
+    if added < len(new) or len({*rows}) < len(new):
+        raise ConfigError(
+            f"the tokenizer takes {added:,} of {len(new):,} new rows, such as {new[0]}: take another model, "
+            "or identifiers of texts."
+        )
+    if new and len(tokenizer) > model.get_input_embeddings().num_embeddings:
+        parts = [model.encoder, model.decoder] if model.config.model_type == "encoder-decoder" else [model]
+        for part in parts:
+            part.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        model.config.vocab_size = len(tokenizer)
+    tables = (model.get_input_embeddings(), model.get_output_embeddings())
+    for weight in {id(table.weight): table.weight for table in tables}.values():
+        old = weight.data[: len(known)].float()
+        drawn = old.mean(0) + old.std(0) * torch.randn(len(new), old.shape[1]).to(old)
+        weight.data[rows] = drawn.to(weight.dtype)
+
+
 def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
     source, options = language_source(packaged_encoder(name_or_path))
     with opening_errors("a tokenizer", name_or_path, "Give a folder that holds one, or a hub name."):

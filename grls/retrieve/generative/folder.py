@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from grls.cluster.options import Workers
@@ -27,8 +28,17 @@ from grls.data.codec import (
     reset_tokenizer,
 )
 from grls.data.corpus import Corpus, corpus_file
-from grls.data.spans import SPANS, Spans, read_spans
+from grls.data.identifiers import (
+    FOLDER,
+    IDENTIFIERS,
+    IdentifierKind,
+    Identifiers,
+    Ints,
+    read_kind,
+    refuse_missing_rows,
+)
 from grls.errors import ConfigError, DataError, MismatchError, Option
+from grls.identifiers.spans import Spans
 from grls.index.base import ConstraintIndex, Segment
 from grls.index.build import ShardSorter, build_index, index_of_shards
 from grls.index.options import memory_bytes
@@ -51,11 +61,14 @@ from grls.retrieve.spec import MANIFEST
 FORMAT = 6
 
 PASSAGES = 1_000_000
-"""Default number of passages (or spans) of a shard."""
+"""Default number of passages (or identifiers) of a shard."""
+
+_OFFSETS = "offsets.npy"
+"""Beside the identifiers: where those of each passage begin, if a passage has several."""
 
 
 def build_folder(cls: Any, model: str, corpus: str, building: Building) -> str:
-    """Files in the folder of a model hold the length limits of its training, its spans and how it
+    """Files in the folder of a model hold the length limits of its training, its identifiers and how it
     rescores. Options override these files.
     """
     source = Pretrained(model)
@@ -66,11 +79,14 @@ def build_folder(cls: Any, model: str, corpus: str, building: Building) -> str:
         limits = limits_of(read_json(trained), trained, "train the model again, or remove the file")
     own_limits = {name: value for name, value in asdict(building.limits).items() if value is not None}
     codec = Codec(loaded.tokenizer, limits._replace(**own_limits), is_causal(loaded.model))
-    span_words = building.index.span_words
-    if span_words is None and (Path(model) / SPANS).is_file():
-        span_words = read_spans(read_json(Path(model) / SPANS), Path(model) / SPANS)
-    spans = Spans(passages, span_words) if span_words else None
-    listed, options, memory = spans or passages, building.index, memory_bytes(building.index.memory)
+    span_words, kind = building.index.span_words, None
+    if span_words is None and (Path(model) / FOLDER / IDENTIFIERS).is_file():
+        kind = read_kind(Path(model) / FOLDER).knowing(passages)
+        refuse_missing_rows(kind, codec, model)
+    elif span_words:
+        kind = Spans(span_words)
+    identifiers = None if kind is None else Identifiers(kind, passages)
+    listed, options, memory = identifiers or passages, building.index, memory_bytes(building.index.memory)
     with temporary(building.output) as scratch:
         built: AbstractContextManager[Segment]
         if building.workers is not None:
@@ -82,15 +98,15 @@ def build_folder(cls: Any, model: str, corpus: str, building: Building) -> str:
             learned = Path(model) / RESCORE
             rescore_input = read_rescore_input(read_json(learned), learned) if learned.is_file() else None
             parts = loaded.model, codec, passages, index
-            retriever = cls(*parts, None, source.stages(), spans=spans, rescore_input=rescore_input)
+            retriever = cls(*parts, None, source.stages(), identifiers, rescore_input)
             retriever.save_pretrained(building.output)
     rows = retriever.index.rows
     assert isinstance(rows, Rows)
     tokens, count = len(rows.tokens), len(passages)
     size = sum(file.stat().st_size for file in (Path(building.output) / "index").iterdir())
     listing = f"{counted(count, 'passage')}, "
-    if spans is not None:
-        listing += f"{counted(len(spans), 'span')} of {counted(spans.words, 'word')}, "
+    if identifiers is not None:
+        listing += f"{counted(len(identifiers), 'identifier')} ({identifiers.kind.record['kind']}), "
     unique = " of unique prefixes" if options.form == "prefixes" else ""
     return (
         f"{building.output}: {listing}{counted(len(rows), 'distinct sequence')} with DONE, {tokens:,} "
@@ -107,11 +123,11 @@ def open_folder(cls: Any, folder: Path, spec: dict[str, Any], opening: Opening) 
     loaded = Pretrained(str(folder / "model")).load()
     codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
     rescore_input = read_rescore_input(spec.get("rescore"), file)
-    corpus, index, spans = _read_passages(folder, spec, codec, opening.verify)
+    corpus, index, identifiers = _read_passages(folder, spec, codec, opening.verify)
     stages = checked_stages(spec.get("stages", []), file, remedy)
     tried = spec.get("tried") == tried_with()
     parts = loaded.model, codec, corpus, index
-    opened = cls(*parts, opening.searching, stages, spans, rescore_input, tried)
+    opened = cls(*parts, opening.searching, stages, identifiers, rescore_input, tried)
     _ = opened.trees  # tried in full precision: results of int8 depend on the batch
     move(loaded.model, opening.device, opening.precision)
     if opened.options.rescore:
@@ -132,8 +148,7 @@ def save_folder(self: Any, folder: str | Path, ranges: PrefixRanges | None = Non
         write_network(self.model, new / "model")
         reset_tokenizer(self.codec.tokenizer)
         self.codec.tokenizer.save_pretrained(new / "model")
-        words = None if self.spans is None else self.spans.words
-        fingerprints = _fingerprints(self.codec, self.corpus, words)
+        fingerprints = _fingerprints(self.codec, self.corpus, self.identifiers)
         (new / "index").mkdir()
         if ranges is None:
             write_index(self.segment, new / "index", *fingerprints)
@@ -146,8 +161,12 @@ def save_folder(self: Any, folder: str | Path, ranges: PrefixRanges | None = Non
             "limits": self.codec.limits.record(),
             "stages": list(self.stages),
         }
-        if self.spans is not None:
-            manifest["spans"] = self.spans.record
+        if self.identifiers is not None:
+            manifest["identifiers"] = self.identifiers.kind.record
+            (new / FOLDER).mkdir()
+            self.identifiers.kind.write(new / FOLDER)
+            if self.identifiers.several:
+                np.save(new / _OFFSETS, self.identifiers.offsets)
         if self.rescore_input is not None:
             manifest["rescore"] = self.rescore_input._asdict()
         with suppress(ConfigError):  # a model that cannot decode is refused when it is opened
@@ -158,26 +177,37 @@ def save_folder(self: Any, folder: str | Path, ranges: PrefixRanges | None = Non
 
 def _read_passages(
     folder: Path, manifest: dict[str, Any], codec: Codec, verify: bool | None
-) -> tuple[Corpus, ConstraintIndex, Spans | None]:
+) -> tuple[Corpus, ConstraintIndex, Identifiers | None]:
     corpus = Corpus.read(folder)
-    words = read_spans(manifest.get("spans"), folder / MANIFEST)
-    arguments = *_fingerprints(codec, corpus, words), verify
+    identifiers = None
+    if "identifiers" in manifest:
+        kind = read_kind(folder / FOLDER)
+        refuse_missing_rows(kind, codec, str(folder))
+        identifiers = Identifiers(kind, corpus, _offsets(folder, len(corpus)))
+    arguments = *_fingerprints(codec, corpus, identifiers), verify
     ranged = (folder / "index" / RANGES).is_file()
     index: ConstraintIndex = (open_ranges if ranged else load_index)(folder / "index", *arguments)
-    spans = None if words is None else Spans(corpus, words)
-    listed = len(corpus if spans is None else spans)
+    listed = len(identifiers or corpus)
     if len(index) != listed + 1:
-        unit = "passages" if spans is None else f"spans of {spans.words} words"
+        unit = "passages" if identifiers is None else "identifiers"
         raise MismatchError(
             f"{folder}: the index holds {len(index) - 1:,} {unit} and the corpus {listed:,}; make "
             "it again with `grls index`."
         )
-    return corpus, index, spans
+    return corpus, index, identifiers
 
 
-def _fingerprints(codec: Codec, corpus: Corpus, words: int | None) -> tuple[str, str]:
-    spans = "" if words is None else f" spans of {words} words by script"
-    return codec.fingerprint(), corpus.fingerprint + spans
+def _offsets(folder: Path, passages: int) -> Ints:
+    file = folder / _OFFSETS
+    offsets: Ints = np.load(file, allow_pickle=False) if file.is_file() else np.arange(passages + 1)
+    if len(offsets) != passages + 1 or offsets[0] or (np.diff(offsets) < 1).any():
+        raise MismatchError(f"{file} is of another corpus; make the folder again with `grls index`.")
+    return offsets
+
+
+def _fingerprints(codec: Codec, corpus: Corpus, identifiers: Identifiers | None) -> tuple[str, str]:
+    more = "" if identifiers is None else f" {identifiers.kind.fingerprint}"
+    return codec.fingerprint(), corpus.fingerprint + more
 
 
 def open_sorter(
@@ -185,7 +215,7 @@ def open_sorter(
     corpus: str,
     limits: Limits,
     causal: bool,
-    span_words: int | None,
+    kind: IdentifierKind | None,
     memory: int,
     expected: dict[str, str],
 ) -> Work:
@@ -194,14 +224,19 @@ def open_sorter(
     fingerprints = {"codec": codec.fingerprint(), "corpus": passages.fingerprint}
     sources = {"corpus": (corpus, "corpus"), "codec": (model, "tokenizer")}
     refuse_other_reading(fingerprints, expected, sources)
-    return ShardSorter(passages if span_words is None else Spans(passages, span_words), codec, memory)
+    return ShardSorter(passages if kind is None else Identifiers(kind, passages), codec, memory)
 
 
 @contextmanager
 def index_by_workers(
-    model: str, listed: Corpus | Spans, codec: Codec, building: Building, workers: Workers, scratch: Path
+    model: str,
+    listed: Corpus | Identifiers,
+    codec: Codec,
+    building: Building,
+    workers: Workers,
+    scratch: Path,
 ) -> Iterator[Segment]:
-    """The index of a corpus, or of its spans, built by workers and merged in ``scratch``.
+    """The index of a corpus, or of its identifiers, built by workers and merged in ``scratch``.
 
     The shards stand beside the output until the block has saved it.
     """
@@ -210,13 +245,13 @@ def index_by_workers(
         raise ConfigError(
             f"{Option('ray')} builds indexes of the backend 'array' only; got {options.backend!r}."
         )
-    spans = None if isinstance(listed, Corpus) else listed.words
+    kind = None if isinstance(listed, Corpus) else listed.kind
     corpus = listed if isinstance(listed, Corpus) else listed.corpus
     memory = memory_bytes(options.memory)
     fingerprints = {"codec": codec.fingerprint(), "corpus": corpus.fingerprint}
-    settings = {"what": "index", **fingerprints, "spans": spans}
+    settings = {"what": "index", **fingerprints, "identifiers": kind and kind.fingerprint}
     sources = seen_elsewhere(model), str(corpus_file(corpus.source).absolute())
-    make = partial(open_sorter, *sources, codec.limits, codec.causal, spans, memory, fingerprints)
+    make = partial(open_sorter, *sources, codec.limits, codec.causal, kind, memory, fingerprints)
     size = workers.options.shard or PASSAGES
     shards = done_shards(building.output, settings, len(listed), size, make, workers, "sort", "passages")
     with shards as done:

@@ -1,6 +1,6 @@
 """A generative retriever: model, tokenizer, index and corpus together, and changes to the corpus.
 
-A search decodes passages, or spans from which passages are scored, under the constraint of the index, and
+A search decodes passages, or identifiers of them, under the constraint of the index, and
 rescores the best of them where the options say so. Hops: :mod:`grls.retrieve.hops.search`.
 Its folder: :mod:`grls.retrieve.generative.folder`.
 """
@@ -27,7 +27,7 @@ from grls.data.codec import (
 )
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter
-from grls.data.spans import Spans
+from grls.data.identifiers import IdentifierKind, Identifiers
 from grls.data.types import Hit, Passage, Query
 from grls.decode.beam import Decoder, ScoredPassage
 from grls.decode.fast import FastDecoder
@@ -38,7 +38,7 @@ from grls.decode.rescore import rescore, rescore_plain
 from grls.errors import ConfigError, MismatchError, Option
 from grls.index.array import ArrayIndex
 from grls.index.base import ConstraintIndex, Segment
-from grls.index.build import build_index, changed_index
+from grls.index.build import build_index, changed_index, row_batches, rows_of
 from grls.index.ranges import RangedIndex
 from grls.index.rows import Form, Ints
 from grls.index.subset import Subset
@@ -87,10 +87,10 @@ class GenerativeRetriever:
         model: A transformers model, sequence-to-sequence or causal; it is used in eval mode.
         codec: Text to tokens, with the model's tokenizer (``causal`` for a causal model).
         corpus: The passages; passage n of the index is passage n here.
-        index: The constraint index of that corpus (or of its spans) and tokenizer, DONE last.
+        index: The constraint index of that corpus (or of its identifiers) and tokenizer, DONE last.
         options: Options of decoding.
         stages: The training stages of the model.
-        spans: The spans that the model writes; None: it writes passages from their beginning.
+        identifiers: What the model writes in place of whole passages; None: these.
         rescore_input: How the model reads passages for rescoring; None: it has not learned to rescore.
         tried: Whether the model has passed its trial (:mod:`grls.models.load.kinds`).
     """
@@ -112,7 +112,7 @@ class GenerativeRetriever:
         index: ConstraintIndex,
         options: SearchOptions | None = None,
         stages: Sequence[str] = (),
-        spans: Spans | None = None,
+        identifiers: Identifiers | None = None,
         rescore_input: RescoreInput | None = None,
         tried: bool = False,
     ):
@@ -125,7 +125,7 @@ class GenerativeRetriever:
         self._plain = plain_generator(model, tried)
         # The options and the index of the last search in slots, and its decoder.
         self._decoder: tuple[tuple[object, ...], ConstraintIndex, FastDecoder | DeviceDecoder] | None = None
-        self._change(corpus, index, spans)
+        self._change(corpus, index, identifiers)
 
     @classmethod
     def assemble(
@@ -137,17 +137,17 @@ class GenerativeRetriever:
         backend: str = "array",
         options: SearchOptions | None = None,
         form: Form = "whole",
-        span_words: int | None = None,
+        kind: IdentifierKind | None = None,
         rescore_input: RescoreInput | None = None,
     ) -> Self:
         """Build a retriever from a model and a corpus, with an index by :func:`grls.index.build.build_index`.
 
-        ``span_words`` is the number of words of the spans that the model writes (None: whole passages).
+        ``kind``: that of the identifiers that the model writes (None: whole passages).
         """
         codec = Codec(tokenizer, limits, is_causal(model))
-        spans = None if span_words is None else Spans(corpus, span_words)
-        index = build_index(spans or corpus, codec, backend, form=form)
-        return cls(model, codec, corpus, index, options, spans=spans, rescore_input=rescore_input)
+        identifiers = None if kind is None else Identifiers(kind, corpus)
+        index = build_index(identifiers or corpus, codec, backend, form=form)
+        return cls(model, codec, corpus, index, options, (), identifiers, rescore_input)
 
     @classmethod
     def from_pretrained(
@@ -197,7 +197,7 @@ class GenerativeRetriever:
             "tokenizer": tokenizer_fingerprint(self.codec.tokenizer),
             "limits": list(self.codec.limits.record().values()),
             "corpus": self.corpus.fingerprint,
-            "spans": None if self.spans is None else self.spans.record,
+            "identifiers": self.identifiers and self.identifiers.kind.fingerprint,
         }
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -268,7 +268,7 @@ class GenerativeRetriever:
         return max(self.options.beams, self.options.rescore)
 
     def numbers(self, passages: Sequence[int] | Ints) -> Ints:
-        """The numbers of passages (or DONE) in the index: those of their spans where it holds spans."""
+        """The numbers of passages (or DONE) in the index: those of their several identifiers."""
         return np.asarray(passages, dtype=np.int64) if self.spans is None else self.spans.of(passages)
 
     def subsets(self, queries: Sequence[Query], allow: Allow) -> list[Subset | None]:
@@ -290,7 +290,7 @@ class GenerativeRetriever:
         return self.codec.queries(ids, texts, self.options.truncate_queries)
 
     def sequences(self, passages: Sequence[int]) -> list[TokenIds]:
-        if self.spans is None:
+        if self.identifiers is None:
             return [self.index.tokens(passage) for passage in passages]
         return self.codec.passages(self.corpus.passages(passages))
 
@@ -391,7 +391,7 @@ class GenerativeRetriever:
         Arguments are those of :meth:`search`; the prior is over passages.
         """
         if self.spans is None:
-            raise ConfigError("the generator writes whole passages, not spans of them.")
+            raise ConfigError("a passage has one identifier, so it is no sum of several.")
         spans, rows = self.spans, self.index.rows
         subsets = subsets or [None] * len(inputs)
         hidden = [hidden_spans(spans, rows, *pair) for pair in zip(exclude, subsets, strict=True)]
@@ -492,22 +492,21 @@ class GenerativeRetriever:
     def change(self, changes: Changes) -> None:
         """Remove passages, then add others; the index is that of `grls index` over the new corpus."""
         corpus, kept = changes.over(self.corpus)
-        numbers, added, spans = kept, changes.add, self.spans
-        if spans is None:
-            index = changed_index(self.segment, numbers, added, self.codec)
+        identifiers, added = self.identifiers, changes.add
+        if identifiers is None:
+            index = changed_index(self.segment, kept, added, self.codec)
         else:
-            numbers, written = spans.of(kept), None if added is None else Spans(added, spans.words)
-            index = changed_index(self.segment, numbers, written, self.codec)
-            spans = spans.select(kept, corpus)
-            spans = spans if written is None else spans.extended(written, corpus)
-        self._change(corpus, index, spans)
+            more = None if added is None else Identifiers(identifiers.kind.knowing(added), added)
+            index = changed_index(self.segment, identifiers.of(kept), more, self.codec)
+            identifiers = identifiers.changed(kept, more, corpus)
+        self._change(corpus, index, identifiers)
 
     def invariants(self, folder: Path) -> Iterator[tuple[str, Path, Callable[[], object]]]:
         def compare() -> None:
-            listed, rows, number = self.spans or self.corpus, self.index.rows, 0
+            rows, number = self.index.rows, 0
             done = [self.codec.done_sequence]
             with Progress(len(self.index), "compare", "passages", shown=None) as bar:
-                for batch in chain(map(self.codec.passages, listed.batches()), [done]):
+                for batch in chain(row_batches(self.identifiers or self.corpus, self.codec), [done]):
                     for sequence in batch:
                         stored = rows.row(int(rows.row_of[number]))
                         expected = sequence if rows.form == "whole" else sequence[: len(stored)]
@@ -531,18 +530,20 @@ class GenerativeRetriever:
             )
         return self.index
 
-    def _change(self, corpus: Corpus, index: ConstraintIndex, spans: Spans | None) -> None:
+    def _change(self, corpus: Corpus, index: ConstraintIndex, identifiers: Identifiers | None) -> None:
         """Take a corpus and its index, unless a passage is too long for the model."""
         check_positions(self.model, 0, index.rows.longest)
-        self.corpus, self.index, self.spans = corpus, index, spans
+        self.corpus, self.index, self.identifiers = corpus, index, identifiers
+        self.spans = identifiers if identifiers is not None and identifiers.several else None
+        """The identifiers, if a passage has several: they are searched together."""
         if index.rows.form == "prefixes" and isinstance(index, ArrayIndex | RangedIndex):
             index.complete = self._sequence  # whole passages come from the corpus
 
     def _sequence(self, number: int) -> Ints:
-        listed = self.corpus if self.spans is None else self.spans
+        listed = self.identifiers or self.corpus
         if number == len(listed):
             return self.codec.done_sequence
-        return self.codec.passages(listed.passages([number]))[0]
+        return rows_of(listed, self.codec, [number])[0]
 
 
 def rescored(ranking: Sequence[ScoredPassage], odds: Floats, weight: float) -> list[ScoredPassage]:

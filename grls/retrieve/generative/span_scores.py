@@ -1,4 +1,6 @@
-"""From spans to passages, and back, for generators that write spans.
+"""From spans to passages, and back, for generators that write one of several identifiers of a passage.
+
+A span stands here for an identifier of any kind (:mod:`grls.data.identifiers`).
 
 Legend: N passages, V spans, R rows of the index, n queries, C candidates of a query.
 
@@ -33,7 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grls.data.spans import Spans
+from grls.data.identifiers import Identifiers
 from grls.decode.beam import ScoredPassage
 from grls.decode.frontier import Frontier
 from grls.decode.prior import LEAST, Fixed, Pieces, Prior, WeightedPrior
@@ -56,7 +58,7 @@ class Reach:
     ``subset`` (None: all) only its spans.
     """
 
-    def __init__(self, spans: Spans, rows: SortedRows, hidden: Sequence[int], subset: Subset | None):
+    def __init__(self, spans: Identifiers, rows: SortedRows, hidden: Sequence[int], subset: Subset | None):
         self.spans = spans
         self.rows = rows
         self._hidden = np.asarray(hidden, dtype=np.int64)
@@ -225,7 +227,7 @@ def log_shares(part: WeightedPrior, query: int, allowed: Ints) -> Floats:
 
 
 def hidden_spans(
-    spans: Spans, rows: SortedRows, passages: Sequence[int], subset: Subset | None = None
+    spans: Identifiers, rows: SortedRows, passages: Sequence[int], subset: Subset | None = None
 ) -> list[int]:
     """The spans that only these passages (N: DONE) hold, which hide no other passage.
 
@@ -241,7 +243,7 @@ def hidden_spans(
     return hidden
 
 
-def prior_over_spans(prior: Prior, spans: Spans) -> Prior:
+def prior_over_spans(prior: Prior, spans: Identifiers) -> Prior:
     """Turn a prior over passages into one over spans: a passage's share is spread evenly over its spans.
 
     A span of several passages has the mass of all of them.

@@ -87,9 +87,8 @@ class FitData(L.LightningDataModule):
     def read(self, module: Any) -> None:
         """Set ``train_examples``, ``dev_examples`` and ``collator`` for the module that is trained."""
 
-    def beside_model(self) -> dict[str, Any]:
-        """The files to write beside the trained model: file name -> JSON."""
-        return {}
+    def write_beside(self, model: Path) -> None:
+        """Write files into the folder of the trained model."""
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Length-bucketed batches of this process; a resumed run starts where it stopped."""

@@ -10,7 +10,7 @@ that over the tokens that the constraint index allows, the distribution of ``ren
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -28,7 +28,7 @@ from grls.data.codec import CLOSING_MARKERS
 from grls.errors import ConfigError, MismatchError, Option
 from grls.models.base import check_positions
 from grls.models.head import Head
-from grls.models.load.build import Loaded, add_markers, is_four_bit
+from grls.models.load.build import Loaded, add_markers, add_rows, is_four_bit
 from grls.models.load.generators import GeneratorSpec
 from grls.models.load.kinds import is_causal
 from grls.models.lora import add_adapters, merge_adapters
@@ -205,6 +205,7 @@ class GeneratorModule(TrainingModule):
     def __init__(self, options: ModelOptions, stage: str):
         super().__init__(options.seed or 0, options.optimizer)
         self.options: Any = options
+        self._rows: tuple[str, ...] = ()  # of identifiers
         self.model, self.tokenizer = self._load(options.generator)
         self.stages = (*options.generator.stages(), stage)
         if is_four_bit(self.model) and not options.lora_rank:
@@ -236,6 +237,23 @@ class GeneratorModule(TrainingModule):
             )
         _ = self._head.linear  # found out before the weights are sharded
 
+    def add_rows(self, names: Sequence[str]) -> None:
+        """Add the rows of identifiers to the vocabulary of tokenizer and model, to be trained."""
+        if not names:
+            return
+        options, new = self.options, not {*names} <= self.tokenizer.get_vocab().keys()
+        if options.freeze_embeddings is None and not options.lora_rank and is_causal(self.model):
+            self.model.get_input_embeddings().requires_grad_(True)
+        self._rows = tuple(names)
+        add_rows(self.model, self.tokenizer, names)
+        self._head = Head(self.model)
+        if new and not self._head.module.weight.requires_grad:
+            raise ConfigError(
+                "the identifiers are made of new rows of the vocabulary, which this training would not "
+                f"change: set {Option('model.lora_rank', 0)}, {Option('model.freeze_embeddings', False)} and "
+                f"{Option('model.freeze_encoder', False)}, or take identifiers of texts."
+            )
+
     def plain_copy(self) -> None:
         """None: the model is read again at the end, which needs no memory during the training."""
 
@@ -243,6 +261,8 @@ class GeneratorModule(TrainingModule):
         loaded = generator.load()
         if self.options.closing_markers:
             add_markers(*loaded, CLOSING_MARKERS)
+        if self._rows:
+            add_rows(*loaded, self._rows)
         return loaded
 
     def plain_model(self) -> Any:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, free_order
 from grls.data.types import Query
 from grls.errors import ConfigError, Option
+from grls.io.files import write_json
 from grls.io.progress import counted
 from grls.models.seq2seq.slots import start_token
 from grls.train.core.datamodule import FitData
@@ -55,9 +57,9 @@ class QueryData(FitData):
         start = None if causal else start_token(module.model)
         self.collator = TextCollator(int(tokenizer.pad_token_id), start)
 
-    def beside_model(self) -> dict[str, Any]:
+    def write_beside(self, model: Path) -> None:
         """The form of input and output, which ``grls prepare pseudo-queries`` reads."""
-        return {FORM: self.prompt.form._asdict()}
+        write_json(model / FORM, self.prompt.form._asdict())
 
 
 class QueryExamples:

@@ -70,9 +70,7 @@ class ConstrainedRecall(L.Callback):
         with module.whole_weights():
             options = replace(self.options, truncate_queries=data.options.truncate_queries)
             parts = (module.model, data.codec, data.corpus, data.index)
-            retriever = GenerativeRetriever(
-                *parts, options, spans=data.spans, rescore_input=data.rescore_input
-            )
+            retriever = GenerativeRetriever(*parts, options, (), data.identifiers, data.rescore_input)
             hybrid = None if data.priors is None else data.priors.beside(retriever)
             share = slice(trainer.global_rank, None, trainer.world_size)
             inputs = data.dev_inputs()[share]
@@ -200,8 +198,7 @@ class SaveModel(L.Callback):
                 write_network(model, new)
                 reset_tokenizer(module.tokenizer)
                 module.tokenizer.save_pretrained(new)
-                for file, content in data.beside_model().items():
-                    write_json(new / file, content)
+                data.write_beside(new)
                 beside = [] if getattr(data, "priors", None) is None else [BESIDE]
                 write_json(new / TRAINING, {"stages": [*module.stages, *beside]})
             if not is_metered(trainer):

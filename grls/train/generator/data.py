@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +16,13 @@ import numpy as np
 from grls.data.codec import LIMITS, Codec, Limits
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_queries
-from grls.data.spans import SPANS, Spans
+from grls.data.identifiers import FOLDER, Identifiers, kind_for
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, Option
+from grls.identifiers.spans import Spans
 from grls.index.base import ConstraintIndex
 from grls.index.build import build_index
-from grls.io.files import sha256
+from grls.io.files import sha256, write_json
 from grls.models.head import RESCORE, RescoreInput
 from grls.models.load.kinds import is_causal
 from grls.models.seq2seq.slots import start_token
@@ -49,6 +51,7 @@ from grls.train.options import (
     Ranking,
     RetrieveDataOptions,
     Shares,
+    WriteSpans,
 )
 
 
@@ -69,14 +72,50 @@ def _limits(options: GeneratorDataOptions) -> Limits:
     return Limits(*tokens, options.evidence_words)
 
 
-class MemoriseData(FitData):
+class GeneratorData(FitData):
+    """What all trainings of a generator read.
+
+    Attributes:
+        identifiers: What it writes in place of whole passages; None: these.
+    """
+
+    identifiers: Identifiers | None = None
+
+    def read_passages(self, module: Any) -> dict[str, Any]:
+        """The corpus, its identifiers and the index; returns options of :class:`Teaching`."""
+        options, limits = self.options, _limits(self.options)
+        self.corpus = Corpus.read(options.data)
+        write, kind = getattr(options, "spans", None) or WriteSpans(), None
+        if options.identifiers is not None:
+            kind = kind_for(options.identifiers, self.corpus)
+            module.add_rows(kind.vocabulary)
+            self.fingerprints["the identifiers"] = kind.fingerprint
+        elif getattr(options, "spans", None) is not None:
+            kind = Spans(write.words)
+        self.codec = Codec(module.tokenizer, limits, is_causal(module.model))
+        self.identifiers = None if kind is None else Identifiers(kind, self.corpus)
+        self.index: ConstraintIndex = build_index(self.identifiers or self.corpus, self.codec)
+        if self.identifiers is None or not self.identifiers.several:
+            return {}
+        targets = SpanTargets(self.identifiers, write.temperature, write.evidence, limits.evidence)
+        return {"spans": targets, "drawn": write.drawn}
+
+    def write_beside(self, model: Path) -> None:
+        """The length limits and the identifiers, which ``grls index`` reads."""
+        write_json(model / LIMITS, self.codec.limits.record())
+        if self.identifiers is not None:
+            (model / FOLDER).mkdir()
+            self.identifiers.kind.write(model / FOLDER, corpus=self.corpus.fingerprint)
+
+
+class MemoriseData(GeneratorData):
     """Front of a passage, or another input made from it -> passage.
 
     Dev is a sample of the training passages, since the aim is to memorise them.
     """
 
     options: MemoriseDataOptions
-    priors = spans = rescore_input = dev_queries = None  # see RetrieveData
+    priors = rescore_input = dev_queries = None  # see RetrieveData
 
     def read(self, module: Any) -> None:
         options, full = self.options, module.options.loss == "full"
@@ -85,10 +124,8 @@ class MemoriseData(FitData):
                 "loss `allowed` needs target `whole`, since the index has no paths of partial passages. "
                 "Choose target `whole` or loss `full`."
             )
-        self.codec = Codec(module.tokenizer, _limits(options), is_causal(module.model))
-        self.corpus = Corpus.read(options.data)
+        targets = self.read_passages(module)
         self.fingerprints["corpus.jsonl"] = self.corpus.fingerprint
-        self.index: ConstraintIndex = build_index(self.corpus, self.codec)
         form = (options.front, options.unit, options.target, options.reading, self.seed)
         examples = MemoriseExamples(self.corpus, self.codec, *form)
         passages = range(len(examples))
@@ -99,15 +136,11 @@ class MemoriseData(FitData):
         self.collator = HopCollator(
             int(module.tokenizer.pad_token_id),
             self.index,
-            Teaching(self.index, len(self.corpus)),
+            Teaching(self.index, len(self.corpus), **targets),
             None if self.codec.causal else start_token(module.model),
             full,
             together=False,
         )
-
-    def beside_model(self) -> dict[str, Any]:
-        """The length limits, which ``grls index`` reads."""
-        return {LIMITS: self.codec.limits.record()}
 
     def dev_inputs(self) -> list[DevInput]:
         """The model inputs of the sampled passages, each its own gold passage.
@@ -121,18 +154,16 @@ class MemoriseData(FitData):
         return [DevInput(hop.source, frozenset([passage])) for hop, passage in zip(hops, ids, strict=True)]
 
 
-class RetrieveData(FitData):
+class RetrieveData(GeneratorData):
     """Query and evidence so far -> next passage, then DONE.
 
     Attributes:
         priors: The priors beside which the generator is decoded; None: it is decoded alone.
-        spans: The spans that it writes; None: it writes passages from their beginning.
         rescore_input: How it reads passages for rescoring; None: it does not learn to rescore.
     """
 
     options: RetrieveDataOptions
     priors: OpenPriors | None = None
-    spans: Spans | None = None
     rescore_input: RescoreInput | None = None
 
     def read(self, module: Any) -> None:
@@ -149,16 +180,8 @@ class RetrieveData(FitData):
                 f"{Option('model.ranking.loss')} orders the candidates of {Option('data.candidates.run')}: "
                 "set both, or neither."
             )
-        limits = _limits(options)
-        self.codec = Codec(module.tokenizer, limits, is_causal(module.model))
-        self.corpus = Corpus.read(options.data)
-        done, span_options = len(self.corpus), dict[str, Any]()
-        if options.spans is not None:
-            write = options.spans
-            self.spans = Spans(self.corpus, write.words)
-            targets = SpanTargets(self.spans, write.temperature, write.evidence, limits.evidence)
-            span_options = {"spans": targets, "drawn": write.drawn}
-        self.index: ConstraintIndex = build_index(self.spans or self.corpus, self.codec)
+        targets = self.read_passages(module)
+        done = len(self.corpus)
         train = self.read_split(options.train_split, self.corpus)
         multistep = options.multistep
         if multistep is None:
@@ -182,9 +205,10 @@ class RetrieveData(FitData):
             opened = RetrieverTeacher(options.teacher, self.corpus, device)
             teacher, share = opened.opinions, options.teacher_share
             self.fingerprints["the retriever of data.teacher"] = opened.fingerprint()
-        teaching = Teaching(self.index, done, teacher, share, options.branches, **span_options)
+        teaching = Teaching(self.index, done, teacher, share, options.branches, **targets)
         if options.prior is not None:
-            self.priors = open_priors(options.prior, self.corpus, device, self.spans)
+            several = self.identifiers if targets else None
+            self.priors = open_priors(options.prior, self.corpus, device, several)
             sources = [weighed.source.fingerprint() for weighed in self.priors.weighed]
             self.fingerprints["a retriever of data.prior"] = digest(sources)
         if options.rescore is not None:
@@ -192,7 +216,7 @@ class RetrieveData(FitData):
             proposals = Proposals(options.rescore, self.corpus, self.codec, device)
             sources = [source.fingerprint() for source in proposals.sources]
             self.fingerprints["a retriever of data.rescore"] = digest(sources)
-        gold, candidates = Teaching(self.index, done, **span_options), None
+        gold, candidates = Teaching(self.index, done, **targets), None
         if options.candidates is not None and ranking is not None:
             parts = (options.candidates, self._asked, self.corpus, gold)
             candidates = RunCandidates(*parts, others=ranking.loss == "kto")
@@ -238,12 +262,10 @@ class RetrieveData(FitData):
             )
         return Mixture(main, parts, epochs or 1, mix.size, self.seed)
 
-    def beside_model(self) -> dict[str, Any]:
-        """The length limits, and the options of spans and of rescoring, which ``grls index`` reads."""
-        files: dict[str, Any] = {LIMITS: self.codec.limits.record()}
-        if self.spans is not None:
-            files[SPANS] = self.spans.record
-        return files if self.rescore_input is None else {**files, RESCORE: self.rescore_input._asdict()}
+    def write_beside(self, model: Path) -> None:
+        super().write_beside(model)
+        if self.rescore_input is not None:
+            write_json(model / RESCORE, self.rescore_input._asdict())
 
     def dev_inputs(self) -> list[DevInput]:
         """The dev queries, or all of their hops, with the gold passages that are left."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grls.data.corpus import Corpus
-from grls.data.spans import Spans
+from grls.data.identifiers import Identifiers
 from grls.data.types import Query
 from grls.decode.scope import Scope
 from grls.index.base import ConstraintIndex
@@ -33,8 +33,10 @@ _NONE = -1000.0
 """Replaces the logarithm of zero mass (nats): no share of a softmax, yet finite, so that 0 times it is 0."""
 
 
-def open_priors(prior: LearnBeside, corpus: Corpus, device: str, spans: Spans | None = None) -> OpenPriors:
-    """Open the priors, for a generator that writes ``spans``, or passages from their beginning."""
+def open_priors(
+    prior: LearnBeside, corpus: Corpus, device: str, spans: Identifiers | None = None
+) -> OpenPriors:
+    """Open the priors, for a generator that writes one of several ``spans`` of a passage, or one sequence."""
     options = SearchOptions(truncate_queries=True)
     sources = open_sources(corpus, prior.retrievers, device, options, prior.analyzer)
     none: list[None] = [None] * len(sources)
@@ -48,14 +50,14 @@ def open_priors(prior: LearnBeside, corpus: Corpus, device: str, spans: Spans | 
 class OpenPriors(NamedTuple):
     """Open priors with weights and temperatures.
 
-    ``done_share``: log-probability of DONE in priors that do not know DONE (nats). ``spans``: what the
-    generator writes; None: passages from their beginning.
+    ``done_share``: log-probability of DONE in priors that do not know DONE (nats). ``spans``: the
+    identifiers that the generator writes, if a passage has several; None: it has one.
     """
 
     weighed: tuple[WeightedSource, ...]
     done_share: float
     corpus: Corpus
-    spans: Spans | None
+    spans: Identifiers | None
 
     def beside(self, generator: GenerativeRetriever) -> HybridRetriever:
         return HybridRetriever(generator, self.weighed, self.done_share, normalized=True)

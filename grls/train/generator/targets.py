@@ -1,4 +1,4 @@
-"""The target of a hop: a distribution over passages or their spans, and the paths on which it is learned.
+"""The target of a hop: a distribution over passages or identifiers, and the paths on which it is learned.
 
 Where any order of the gold passages is right, all remaining ones are equally right; which of them becomes
 evidence is drawn anew each epoch. A teacher may have a share in the target of a hop, but not in a hop whose
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from grls.data.evidence import excerpt
-from grls.data.spans import Spans
+from grls.data.identifiers import Identifiers
 from grls.data.words import pieces, stem_key
 from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
@@ -34,7 +34,7 @@ class Teaching:
         done: The number of DONE.
         teacher: The teacher; None: only gold passages are learned. ``share`` is its share of a target.
         branches: Number of paths drawn from the teacher's opinion, beside the path of the gold passage.
-        spans: Targets over spans, where the index is over spans.
+        spans: Targets over the identifiers of passages, where a passage has several.
         drawn: Number of spans of gold passages drawn for each hop.
     """
 
@@ -125,7 +125,7 @@ _SHARES = (1.0, 0.6, 0.6, 0.6)
 
 
 class SpanTargets:
-    """From distributions over passages to distributions over their spans.
+    """From distributions over passages to distributions over their spans, or identifiers of other kinds.
 
     Legend: N passages, V spans, n spans of a target.
 
@@ -136,36 +136,34 @@ class SpanTargets:
         q(v | passage, query) proportional to exp((g(w_0) + 0.6 (g(w_1) + g(w_2) + g(w_3))) / T)
 
     at the temperature T (arXiv 2204.10628, section 3.1, samples n-grams by their overlap with the query).
+    A code has no words, so all codes of a passage have one probability.
     Words are compared by their first six letters, ignoring case. With ``evidence``, words of the evidence
     passages count as words of the query, ``evidence_words`` of each (:func:`grls.data.evidence.excerpt`;
     0: all).
     """
 
     def __init__(
-        self, spans: Spans, temperature: float = 1.0, evidence: bool = True, evidence_words: int = 0
+        self, spans: Identifiers, temperature: float = 1.0, evidence: bool = True, evidence_words: int = 0
     ):
         self.spans = spans
         self.evidence_words = evidence_words
         self.temperature = temperature
         self.evidence = evidence
-        self._stems: dict[str, int] = {}
-        words: list[int] = []
-        counts = []
+        self._stems: dict[str, int] = {"": 0}
+        stem = self._stems
+        holders: list[int] = [0]
         for passage in spans.corpus:
-            keys = [stem_key(word) for word in spans.pieces(passage)]
-            words += [self._stems.setdefault(key, len(self._stems)) for key in keys]
-            counts.append(len(keys))
-        self._words = np.array([*words, *[0] * len(_SHARES)], dtype=np.int64)
-        ends = np.cumsum(counts)
-        owners = spans.owners[:-1]
-        first = (ends - counts)[owners] + spans.starts
-        self._first: Ints = np.append(first, 0)
-        """``[V + 1]`` index of each span's first word among all words; DONE has no word."""
-        self._left: Ints = np.append(ends[owners] - first, 0)
-        """``[V + 1]`` number of words from there to the end of the passage."""
-        held = np.unique(np.stack((np.repeat(np.arange(len(counts)), counts), words)), axis=1)[1]
-        holders = np.bincount(held, minlength=len(self._stems))
-        self._worth: Floats = np.log((len(counts) + 1) / (holders + 1))
+            for key in {stem_key(word) for word in pieces(f"{passage.title} {passage.text}")}:
+                if stem.setdefault(key, len(stem)) == len(holders):
+                    holders.append(0)
+                holders[stem[key]] += 1
+        self._words: Ints = np.zeros((len(spans) + 1, len(_SHARES)), dtype=np.int64)
+        """``[V + 1, 4]`` the stems of each span's first words, 0: none; DONE has none."""
+        first = spans.kind.first_words(spans.corpus, len(_SHARES))
+        for span, words in enumerate(words for passage in first for words in passage):
+            self._words[span, : len(words)] = [stem.setdefault(w, len(stem)) for w in map(stem_key, words)]
+        holders += [0] * (len(stem) - len(holders))
+        self._worth: Floats = np.log((len(spans.corpus) + 1) / (np.array(holders) + 1))
 
     def spread(
         self, query: str, weights: Mapping[int, float], evidence: Sequence[int] = ()
@@ -187,17 +185,14 @@ class SpanTargets:
 
     def _common(self, query: str, evidence: Sequence[int], spans: Ints) -> Floats:
         """``[n]`` overlap of the first words of spans with query and evidence (nats)."""
-        worth = np.zeros(max(len(self._stems), 1))
+        worth = np.zeros(len(self._stems))
         stems = [self._stems[stem] for stem in map(stem_key, pieces(query)) if stem and stem in self._stems]
         worth[stems] = self._worth[stems]
         for passage in self.spans.corpus.passages(evidence) if evidence else ():
-            words = self.spans.pieces(excerpt(query, passage, self.evidence_words))
+            read = excerpt(query, passage, self.evidence_words)
+            words = pieces(f"{read.title} {read.text}")
             held = [self._stems[stem] for stem in map(stem_key, words) if stem in self._stems]
             worth[held] = self._worth[held]
-        if "" in self._stems:
-            worth[self._stems[""]] = 0.0
-        first, left = self._first[spans], self._left[spans]
-        overlap: Floats = np.zeros(len(spans))
-        for n, share in enumerate(_SHARES):
-            overlap += share * np.where(left > n, worth[self._words[first + n]], 0.0)
+        worth[0] = 0.0
+        overlap: Floats = worth[self._words[spans]] @ np.array(_SHARES)
         return overlap

@@ -25,6 +25,7 @@ from grls.data.types import Passage, Query
 from grls.decode.beam import ScoredPassage
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.evaluation.evaluate import evaluate_run
+from grls.identifiers.spans import Spans
 from grls.index.build import build_index
 from grls.io.seal import seal
 from grls.models.head import RescoreInput, read_rescore_input
@@ -308,7 +309,7 @@ def rereading(data: Path, llama: Path, words: int | None = None, **options: Any)
     loaded = CausalLM(str(llama)).load()
     return GenerativeRetriever.assemble(
         loaded.model.eval(), loaded.tokenizer, Corpus.read(data), rescore_input=RescoreInput(4),
-        options=SearchOptions(beams=10, **options), span_words=words,
+        options=SearchOptions(beams=10, **options), kind=words and Spans(words),
     )  # fmt: skip
 
 

@@ -16,13 +16,14 @@ from small_data import queries, scratch
 
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.spans import SPANS, Spans
+from grls.data.identifiers import FOLDER, IDENTIFIERS, Identifiers, read_kind
 from grls.data.types import Hit, Passage
 from grls.decode.beam import ScoredPassage
 from grls.decode.frontier import Frontier
 from grls.decode.gpu.search import DeviceDecoder
 from grls.decode.prior import Fixed, Prior, WeightedPrior
 from grls.errors import DataError, MismatchError
+from grls.identifiers.spans import Spans
 from grls.index.build import index_sequences
 from grls.io.files import read_json, write_json
 from grls.io.seal import seal
@@ -50,7 +51,7 @@ from grls.retrieve.spec import MANIFEST, read_spec
 def retriever(data: Path, llama: Path) -> GenerativeRetriever:
     loaded = CausalLM(str(llama)).load()
     parts = (loaded.model.eval(), loaded.tokenizer, Corpus.read(data))
-    return GenerativeRetriever.assemble(*parts, options=WIDE, span_words=3)
+    return GenerativeRetriever.assemble(*parts, options=WIDE, kind=Spans(3))
 
 
 def every_span(retriever: GenerativeRetriever, query: int = 0) -> list[float]:
@@ -84,7 +85,7 @@ def sharing(llama: Path, texts: list[str], **options: Any) -> GenerativeRetrieve
     loaded = CausalLM(str(llama)).load()
     corpus = Corpus.from_passages([Passage(f"p{n}", text) for n, text in enumerate(texts)])
     parts = (loaded.model.eval(), loaded.tokenizer, corpus)
-    return GenerativeRetriever.assemble(*parts, options=SearchOptions(**options), span_words=3)
+    return GenerativeRetriever.assemble(*parts, options=SearchOptions(**options), kind=Spans(3))
 
 
 @pytest.mark.parametrize("fast", [True, False])
@@ -204,41 +205,57 @@ def test_saved_and_opened_it_finds_the_same(retriever: GenerativeRetriever, tmp_
     assert read_json(tmp_path / "saved" / "grls.json")["format"] == 6
     opened = GenerativeRetriever.from_pretrained(tmp_path / "saved", "cpu", options=WIDE)
     assert opened.spans is not None
-    assert opened.spans.words == 3
+    assert opened.spans.kind == Spans(3)
     assert opened.retrieve(queries()[:2], 5) == retriever.retrieve(queries()[:2], 5)
 
 
-@pytest.mark.parametrize("found", ["8", {"words": 0}, {"words": True}, {}])
-def test_a_damaged_manifest_is_named(retriever: GenerativeRetriever, tmp_path: Path, found: object) -> None:
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ([], "no JSON object"),
+        ({"kind": "spans"}, "kind or options are missing"),
+        ({"kind": "none", "options": {}}, "unknown kind of identifiers 'none'"),
+        ({"kind": "spans", "options": {"words": 0}}, "words must be at least 1, got 0"),
+        ({"kind": "spans", "options": {"length": 3}}, "no argument 'length'"),
+    ],
+)
+def test_damaged_identifiers_are_named(
+    retriever: GenerativeRetriever, tmp_path: Path, content: Any, fault: str
+) -> None:
     retriever.save_pretrained(tmp_path / "saved")
-    seal(tmp_path / "saved" / MANIFEST, read_spec(tmp_path / "saved") | {"spans": found})
-    raises(DataError, r"grls\.json.*length of spans", GenerativeRetriever.from_pretrained, tmp_path / "saved")
+    write_json(tmp_path / "saved" / FOLDER / IDENTIFIERS, content)
+    seal(tmp_path / "saved" / MANIFEST, read_spec(tmp_path / "saved"))
+    told = rf"identifiers\.json.*{fault}"
+    raises(DataError, told, GenerativeRetriever.from_pretrained, tmp_path / "saved")
 
 
 def test_spans_of_another_length_do_not_belong_to_the_index(
     retriever: GenerativeRetriever, tmp_path: Path
 ) -> None:
     retriever.save_pretrained(tmp_path / "saved")
+    Spans(5).write(tmp_path / "saved" / FOLDER)
     content = read_spec(tmp_path / "saved")
-    for spans in ({"words": 5}, None):
-        seal(tmp_path / "saved" / MANIFEST, content | {"spans": spans})
+    for spec in (content, {name: value for name, value in content.items() if name != "identifiers"}):
+        seal(tmp_path / "saved" / MANIFEST, spec)
         raises(MismatchError, "another corpus", GenerativeRetriever.from_pretrained, tmp_path / "saved")
 
 
 def test_prefixes_alone_find_the_same(retriever: GenerativeRetriever) -> None:
     parts = (retriever.model, retriever.codec.tokenizer, retriever.corpus)
-    short = GenerativeRetriever.assemble(*parts, options=WIDE, form="prefixes", span_words=3)
+    short = GenerativeRetriever.assemble(*parts, options=WIDE, form="prefixes", kind=Spans(3))
     assert short.retrieve(queries()[:3], 5) == retriever.retrieve(queries()[:3], 5)
 
 
 def test_the_commands_make_and_use_it(data: Path, llama: Path, tmp_path: Path, capsys: Capsys) -> None:
     model, folder = shutil.copytree(llama, tmp_path / "llama"), tmp_path / "retriever"
     command = ["index", f"{model}", f"--corpus={data}", f"--output={folder}"]
-    write_json(model / SPANS, {"words": 4})  # as training writes it
-    for option, told in ((["0"], None), (["2"], "2 words"), ([], "4 words")):
+    (model / FOLDER).mkdir()
+    Spans(4).write(model / FOLDER)  # as training writes it
+    for option, words in ((["0"], 0), (["2"], 2), ([], 4)):
         assert main([*command, *(f"--index.span_words={words}" for words in option)]) == 0
-        out = capsys.readouterr().out
-        assert f" spans of {told}, " in out if told else "spans of" not in out
+        assert (" identifiers (spans), " in capsys.readouterr().out) == bool(words)
+        assert (folder / FOLDER).is_dir() == bool(words)
+        assert not words or read_kind(folder / FOLDER) == Spans(words)
     given = [str(folder), f"--data={data}", "--search.span_temperature=2"]
     assert main(["retrieve", *given, "--search.beams=30", f"--output={tmp_path / 'run'}"]) == 0
     assert read_json(tmp_path / "run.info.json")["options"]["span_temperature"] == 2
@@ -260,7 +277,7 @@ def test_a_t5_writes_spans_too(data: Path) -> None:
     loaded = scratch(data).load()
     torch.manual_seed(0)
     found = GenerativeRetriever.assemble(
-        loaded.model.eval(), loaded.tokenizer, Corpus.read(data), options=WIDE, span_words=3
+        loaded.model.eval(), loaded.tokenizer, Corpus.read(data), options=WIDE, kind=Spans(3)
     ).retrieve(queries()[:1], 10)[0]
     assert len({hit.id for hit in found}) == 10
 
@@ -278,7 +295,7 @@ def made(llama: Path, corpus: Corpus | None = None, **options: Any) -> Generativ
         loaded.model.eval(), loaded.tokenizer,
         Corpus.read(llama.parent / "data") if corpus is None else corpus,
     )  # fmt: skip
-    return GenerativeRetriever.assemble(*parts, options=WIDE, span_words=3, **options)
+    return GenerativeRetriever.assemble(*parts, options=WIDE, kind=Spans(3), **options)
 
 
 def found(retriever: Any, k: int = 8) -> list[list[tuple[str, float]]]:
@@ -294,14 +311,10 @@ def changed(corpus: Corpus, removed: set[str], added: list[Passage]) -> Corpus:
     return Corpus.from_passages([one for one in corpus if one.id not in removed] + added, "changed")
 
 
-def same_spans(one: Spans | None, other: Spans | None) -> bool:
+def same_spans(one: Identifiers | None, other: Identifiers | None) -> bool:
     assert one is not None
     assert other is not None
-    return all(
-        map(
-            np.array_equal, (one.starts, one.offsets, one.owners), (other.starts, other.offsets, other.owners)
-        )
-    )
+    return one.kind == other.kind and np.array_equal(one.offsets, other.offsets)
 
 
 def test_added_passages_are_found_as_in_an_index_built_anew(llama: Path) -> None:
@@ -360,7 +373,9 @@ def weighed(
     texts: list[str], probabilities: list[float], passages: list[int], temperature: float = 1.0
 ) -> PassageScores:
     """Of a search that knows the probability of every span of two words, DONE last, each its own row."""
-    spans = Spans(Corpus.from_passages([Passage(f"p{n}", text) for n, text in enumerate(texts)]), 2)
+    spans = Identifiers(
+        Spans(2), Corpus.from_passages([Passage(f"p{n}", text) for n, text in enumerate(texts)])
+    )
     rows = index_sequences([np.array([3 + n, 1]) for n in range(len(spans) + 1)], 1).rows
     assert [int(row) for row in rows.row_of] == [*range(len(spans) + 1)]
     low = np.arange(len(spans) + 1)
@@ -399,7 +414,9 @@ def test_no_score_or_place_depends_on_k(
     monkeypatch.setattr(views_module, "_OF_PRIORS", 2)
     rng = np.random.default_rng(0)
     texts = [" ".join("abcdefgh"[: int(rng.integers(1, 9))]) for _ in range(30)]
-    spans = Spans(Corpus.from_passages([Passage(f"p{n}", text) for n, text in enumerate(texts)]), 2)
+    spans = Identifiers(
+        Spans(2), Corpus.from_passages([Passage(f"p{n}", text) for n, text in enumerate(texts)])
+    )
     rows = index_sequences([np.array([3 + n, 1]) for n in range(len(spans) + 1)], 1).rows
     logs = rng.normal(-4, 2, len(spans) + 1)
     low = np.arange(len(spans) + 1)
@@ -426,7 +443,7 @@ def test_the_search_for_devices_finds_what_the_fast_one_finds(
     loaded = CausalLM(str(llama)).load()
     generator = GenerativeRetriever.assemble(
         loaded.model.eval(), loaded.tokenizer, Corpus.read(llama.parent / "data"),
-        options=SearchOptions(beams=9), span_words=words,
+        options=SearchOptions(beams=9), kind=words and Spans(words),
     )  # fmt: skip
     generator.add([Passage("new", "the otter is proud and calm .", "A river")])
     bm25 = BM25Retriever(generator.corpus)

@@ -15,6 +15,7 @@ from grls.data.types import Passage, Query
 from grls.decode.score_all import score_all
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics import means, sequence_recall
+from grls.identifiers.spans import Spans
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.base import ChainToContinue
 from grls.retrieve.bm25 import BM25Retriever
@@ -252,7 +253,7 @@ class _Small:
         if spans:
             parts = (self.generator.model, self.generator.codec.tokenizer, self.generator.corpus)
             options = SearchOptions(beams=100, span_temperature=2.0)  # all spans there are
-            self.generator = GenerativeRetriever.assemble(*parts, options=options, span_words=3)
+            self.generator = GenerativeRetriever.assemble(*parts, options=options, kind=Spans(3))
         self.queries, qrels = read_split(data, "train")
         self.gold = [gold_passages(query, qrels) for query in self.queries]
         bm25 = WeightedSource(BM25Retriever(self.generator.corpus), 0.0)

@@ -58,10 +58,10 @@ def test_the_loss_of_views_is_what_the_search_scores(root: Path) -> None:
     """Minus the log-probability of the spans that are right, each as much as it weighs."""
     data, module = opened_chains(root, both(root), spans=WriteSpans(words=3, drawn=400))
     assert data.priors is not None
-    assert data.spans is not None
-    spans, rows = data.spans, data.index.rows
+    assert data.identifiers is not None
+    spans, rows = data.identifiers, data.index.rows
     parts = (module.model, data.codec, data.corpus, data.index, SearchOptions(beams=100))
-    decoder = GenerativeRetriever(*parts, spans=spans).decoder(1)
+    decoder = GenerativeRetriever(*parts, identifiers=spans).decoder(1)
     chain: Any = data.train_examples.draw(2, 0)
     assert len(chain) == 3  # the last one to DONE
     expected = []

@@ -14,8 +14,9 @@ from grls.cli import main
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
-from grls.data.spans import Spans
+from grls.data.identifiers import Identifiers
 from grls.data.types import Query
+from grls.identifiers.spans import Spans
 from grls.index.build import build_index
 from grls.io.files import read_json
 from grls.models.head import RESCORE, RescoreInput, readout
@@ -139,10 +140,10 @@ def test_a_batch_has_the_odds_of_each_passage_read_alone(root: Path, kind: str) 
     proposals = proposing(root, codec, passages=3, hops=2)
     start = module.model.config.decoder_start_token_id if kind == "sequence" else None
     # The loss without it is tested where it is learned; here it is what both batches have in common.
-    index = build_index(Spans(corpus, 2) if kind == "spans" else corpus, codec)
+    index = build_index(Identifiers(Spans(2), corpus) if kind == "spans" else corpus, codec)
     teaching = Teaching(build_index(corpus, codec), len(corpus)) if kind != "spans" else None
     if teaching is None:
-        teaching = Teaching(index, len(corpus), spans=SpanTargets(Spans(corpus, 2)), drawn=2)
+        teaching = Teaching(index, len(corpus), spans=SpanTargets(Identifiers(Spans(2), corpus)), drawn=2)
     parts: list[Any] = [0, teaching.index, teaching, start]
     with torch.no_grad():
         without = float(module.batch_loss(HopCollator(*parts)(examples)))

@@ -18,10 +18,10 @@ from grls.cli import main
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
-from grls.data.spans import SPANS, Spans
+from grls.data.identifiers import FOLDER, Identifiers, read_kind
 from grls.data.types import Passage
+from grls.identifiers.spans import Spans
 from grls.index.build import build_index
-from grls.io.files import read_json
 from grls.models.load.generators import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -36,13 +36,12 @@ def test_spans_that_share_words_with_the_evidence_weigh_more() -> None:
         Passage("a", "Orla painted on and on again near Tallow"),
         Passage("b", "rain"),
     ]
-    spans = Spans(Corpus.from_passages(passages), 1)
+    spans = Identifiers(Spans(1), Corpus.from_passages(passages))
 
     def weights(query: str, before: Sequence[int], **options: Any) -> dict[str, float]:
         targets = SpanTargets(spans, **options)
         numbers, masses = targets.spread(query, {1: 1.0}, before)
-        texts = [passage.text for passage in spans.passages(numbers.tolist())]
-        return dict(zip(texts, masses.tolist(), strict=True))
+        return dict(zip(spans.listed(numbers), masses.tolist(), strict=True))
 
     alone = weights("who?", [])
     assert len(set(alone.values())) == 1
@@ -62,7 +61,7 @@ RIVERS = [
 
 
 def test_views_that_share_words_with_the_query_weigh_more() -> None:
-    spans = Spans(Corpus.from_passages(RIVERS), 3)
+    spans = Identifiers(Spans(3), Corpus.from_passages(RIVERS))
     targets = SpanTargets(spans, temperature=2.0)
     numbers, weights = targets.spread("Is SPAIN's river the Ebro?", {0: 0.5, 3: 0.25, 1: 0.25})
     assert numbers.tolist() == [*range(8), len(spans), 8, 9, 10]
@@ -87,7 +86,7 @@ def test_the_loss_along_many_drawn_views_is_that_of_all(root: Path, taught: bool
     module = chain_module(CausalLM(str(root / "llama")), freeze_embeddings=False)
     module.model.eval()
     corpus, codec = Corpus.read(root / "data"), Codec(module.tokenizer, causal=True)
-    spans = Spans(corpus, 3)
+    spans = Identifiers(Spans(3), corpus)
     index = build_index(spans, codec)
     targets = SpanTargets(spans, 0.3)
     queries, qrels = read_split(root / "data", "train", corpus)
@@ -129,7 +128,7 @@ def test_a_fit_learns_to_write_views_and_the_index_knows_of_what_length(root: Pa
     assert losses[-1] < losses[0]
     assert "dev_recall" in (tmp_path / "run" / "logs" / "version_0" / "metrics.csv").read_text()
     model = tmp_path / "run" / "model"
-    assert read_json(model / SPANS) == {"words": 3}
+    assert read_kind(model / FOLDER) == Spans(3)
     assert main(["index", f"{model}", f"--corpus={root / 'data'}", f"--output={tmp_path / 'r'}"]) == 0
     opened = GenerativeRetriever.from_pretrained(tmp_path / "r", "cpu", options=SearchOptions(beams=40))
     queries, qrels = read_split(root / "data", "train")
