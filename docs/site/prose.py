@@ -25,8 +25,11 @@ NO_PROSE = re.compile(r"^(\||#|!\[[^]]*\]\([^)]*\)$|---+$)")
 ITEM = re.compile(r"^ *([-*]|\d+\.) ")
 LINK = re.compile(r"!?\[([^]]*)\]\([^)]*\)")
 ABBREVIATED = re.compile(r"\b(e\.g|i\.e|cf|vs|al|etc|No|Fig|Sec|App)\.$")
+NAMES = "grls|vLLM"
+"""Names that begin with a small letter, also at the beginning of a sentence."""
 END = re.compile(
-    r"(?<=[.!?])[\"'”)\]*_]*\s+(?=[\"'“(\[*_`]*[A-Z0-9`])|(?<=[.!?][\"'”)\]*_])\s+(?=[A-Z0-9`(\[*])"
+    rf"(?<=[.!?])[\"'”)\]*_]*\s+(?=[\"'“(\[*_`]*(?:[A-Z0-9`]|{NAMES}))"
+    rf"|(?<=[.!?][\"'”)\]*_])\s+(?=[A-Z0-9`(\[*]|{NAMES})"
 )
 
 
