@@ -81,7 +81,7 @@ def watched(device: str, kind: type[Any]) -> Iterator[Watch]:
 
         return run
 
-    def stepped(self: DeviceStep, *arguments: int) -> None:
+    def stepped(self: DeviceStep, *arguments: Any) -> None:
         step(self, *arguments)
         seen.step = self
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from grls.index.array import ArrayIndex
-from grls.index.rows import Array, Ints
+from grls.index.rows import MAX_LENGTH, Array, Ints
 
 
 class Children(NamedTuple):
@@ -25,14 +25,23 @@ class Children(NamedTuple):
     Attributes:
         beams: The beam that a candidate continues; ascending within a slot.
         tokens: The token of the candidate.
-        nodes: The node after this token.
         valid: False where there is no candidate.
+        splits: Whether the prefix branches, so that its edge leads to the next node; None: none does.
+        edges: That edge.
     """
 
     beams: Tensor
     tokens: Tensor
-    nodes: Tensor
     valid: Tensor
+    splits: Tensor | None = None
+    edges: Tensor | None = None
+
+    def at(self, columns: Tensor) -> Children:
+        """The candidates of some columns, ``[S, n]``."""
+        beams, tokens, valid = (part.gather(1, columns) for part in self[:3])
+        if self.splits is None or self.edges is None:
+            return Children(beams, tokens, valid)
+        return Children(beams, tokens, valid, self.splits.gather(1, columns), self.edges.gather(1, columns))
 
 
 class _Column:
@@ -40,7 +49,8 @@ class _Column:
 
     def __init__(self, array: Array, device: torch.device):
         size = array.dtype.itemsize
-        self._mask = (1 << 8 * size) - 1 if array.dtype.kind == "u" and size < 8 else None
+        signed = array.dtype.kind != "u" or size == 8 or not (array >> (8 * size - 1)).any()
+        self._mask = None if signed else (1 << 8 * size) - 1
         self._values = torch.from_numpy(np.array(array).view(f"i{size}")).to(device)
 
     def __len__(self) -> int:
@@ -51,7 +61,8 @@ class _Column:
         return self._values.nbytes
 
     def __getitem__(self, positions: Tensor | slice) -> Tensor:
-        values = self._values[positions].long()
+        part = self._values[positions] if isinstance(positions, slice) else self._values.take(positions)
+        values = part.long()
         return values if self._mask is None else values & self._mask
 
 
@@ -72,6 +83,9 @@ class TensorIndex:
         self._within = _Column(offsets.within, device) if len(offsets.within) else None
         self._shift = offsets.shift
         self._rows = len(index.rows)
+        self.shortest = int(index.rows.lengths().min(initial=MAX_LENGTH))
+        """The tokens of the shortest row."""
+        self._length = self.shortest if self.shortest == index.rows.longest else None
         self._by_level: list[tuple[slice, slice]] | None = None
         self._most: dict[int, Ints] = {}
 
@@ -91,31 +105,38 @@ class TensorIndex:
 
         ``alive [S, K]`` is false for beams without a candidate. ``width`` is C, at least :meth:`most`.
         """
-        leaf = nodes < 0
+        slots, count = nodes.shape
         inner = nodes.clamp(min=0)
-        branching = alive & ~leaf & (self._depths[inner] == written[:, None])
+        # The token after those written of the first row of a node (any token if the row ends there).
+        rows = torch.where(nodes < 0, ~nodes, self._low[inner])
+        if self._length is not None:
+            begins = rows * self._length
+        else:
+            begins = self._blocks[rows if self._within is None else rows >> self._shift]
+            if self._within is not None:
+                begins = begins + self._within[rows]
+        forced = self._tokens[(begins + written[:, None]).clamp(max=len(self._tokens) - 1)]
+        columns = torch.arange(width, device=nodes.device)
+        if width == count:  # no prefix of these lengths branches
+            return Children(columns.expand(slots, -1), forced, alive)
+        branching = alive & (self._depths[inner] == written[:, None])  # leaves are deeper than the root
         first = self._first_edges[inner]
         fanout = torch.where(branching, self._first_edges[inner + 1] - first, alive.long())
         ends = fanout.cumsum(1)
-        columns = torch.arange(width, device=nodes.device).expand(len(nodes), -1).contiguous()
-        beams = torch.searchsorted(ends, columns, right=True).clamp(max=nodes.shape[1] - 1)
-        valid = columns < ends[:, -1:]
-        edge = (first.gather(1, beams) + columns - (ends - fanout).gather(1, beams)).clamp(
-            0, len(self._edge_nodes) - 1
-        )
+        # Column c belongs to the beam before which as many end at or before c.
+        closed = nodes.new_zeros((slots, width + 1)).scatter_add_(1, ends, torch.ones_like(ends))
+        beams = closed[:, :-1].cumsum(1).clamp(max=count - 1)
+        edges = ((first - ends + fanout).gather(1, beams) + columns).clamp(max=len(self._edge_nodes) - 1)
         splits = branching.gather(1, beams)
-        # The token after those written of the first row of a node (any token if the row ends there).
-        rows = torch.where(leaf, ~nodes, self._low[inner])
-        begins = self._blocks[rows if self._within is None else rows >> self._shift]
-        if self._within is not None:
-            begins = begins + self._within[rows]
-        forced = self._tokens[(begins + written[:, None]).clamp(max=len(self._tokens) - 1)]
-        return Children(
-            beams,
-            torch.where(splits, self._edge_tokens[edge], forced.gather(1, beams)),
-            torch.where(splits, self._edge_nodes[edge], nodes.gather(1, beams)),
-            valid,
-        )
+        tokens = torch.where(splits, self._edge_tokens[edges], forced.gather(1, beams))
+        return Children(beams, tokens, columns < ends[:, -1:], splits, edges)
+
+    def after(self, nodes: Tensor, children: Children) -> Tensor:
+        """The node after each candidate."""
+        below = nodes.gather(1, children.beams)
+        if children.splits is None or children.edges is None:
+            return below
+        return torch.where(children.splits, self._edge_nodes[children.edges], below)
 
     def span(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """First row and end row of each node."""

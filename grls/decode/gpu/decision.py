@@ -69,9 +69,9 @@ class Standing(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The queries in the slots, ``[S]`` each: their beam widths (at most K) and k."""
+    """The queries in the slots: which of K beams they have, ``[S, K]``, and k, ``[S]``."""
 
-    widths: Tensor
+    within: Tensor
     k: Tensor
 
 
@@ -99,6 +99,11 @@ class Count:
         if [*map(id, scope.subsets)] != [*map(id, self._loaded)]:
             self._held = self._stored(self._held, scope.held(), _BEYOND)
             self._loaded = scope.subsets
+
+    @property
+    def counts(self) -> bool:
+        """Whether any query may not find all passages."""
+        return len(self._hidden) > 0 or len(self._held) > 0
 
     def tensors(self) -> list[Tensor]:
         return [self._hidden, self._subsets, self._held]
@@ -262,7 +267,7 @@ class Board:
         self.count = Count(device, fixed)
         integers = partial(torch.zeros, dtype=torch.long, device=device)
         scores = partial(torch.zeros, dtype=torch.float64, device=device)
-        self.asked = Asked(integers(slots), integers(slots))
+        self.asked = Asked(torch.zeros((slots, beams), dtype=torch.bool, device=device), integers(slots))
         self.standing = Standing(
             nodes=integers((slots, beams)),
             scores=scores((slots, beams)),
@@ -304,7 +309,7 @@ class Board:
         self.left = self._left if frontier else None
 
     def tell(self) -> None:
-        live = (self.standing.scores > NOTHING).any(1).long()
+        live = (self.standing.scores > NOTHING).any(1)
         self.flags[:-1] = live if self.left is None else live * (1 + self.left.counts)
         self.flags[-1] = self.standing.damaged
 
@@ -320,69 +325,77 @@ class Board:
         return self._weights, normalized, *((tensor.data_ptr(), tensor.shape) for tensor in tensors)
 
 
-def decide_step(board: Board, logits: Tensor, index: TensorIndex, rules: Rules, width: int) -> None:
-    """Let every beam write one token, from logits ``[S, K, V]``; ``width`` is C."""
+def decide_step(
+    board: Board, logits: Tensor, index: TensorIndex, rules: Rules, width: int, ends: bool = True
+) -> None:
+    """Let every beam write one token, from logits ``[S, K, V]``.
+
+    ``width`` is C; ``ends`` is false if no passage can be complete after this token.
+    """
     standing, asked, masses = board.standing, board.asked, board.masses
     beams = standing.scores.shape[1]
     children = index.children(standing.nodes, board.session.written, standing.scores > NOTHING, width)
-    low, high = index.span(children.nodes)
-    remaining = board.count.remaining(low, high)
-    valid = children.valid & (remaining > 0)
-    steps, damaged = _steps(logits, children.beams, children.tokens, valid, rules.mode)
-    own = standing.own.gather(1, children.beams) + steps
-    if masses is not None:
-        steps = masses.with_masses(steps, children.nodes, children.beams, valid, beams)
-    scores = (standing.scores.gather(1, children.beams) + steps).masked_fill(~valid, NOTHING)
-    if masses is None or masses.normalized:
-        own = scores
-    complete = children.tokens == rules.end
-    if rules.early_stop:
-        complete = complete | (remaining == 1)
-    within = torch.arange(beams, device=scores.device) < asked.widths[:, None]
-    best = scores.topk(beams)
-    ended = best.values.masked_fill(~(complete.gather(1, best.indices) & within), NOTHING)
-    best_results = torch.cat((standing.result_scores, ended), 1).topk(beams)
-    wanted = torch.arange(beams, device=scores.device) < asked.k[:, None]
-    result_scores = best_results.values.masked_fill(~wanted, NOTHING)
-    result_nodes = torch.cat((standing.result_nodes, children.nodes.gather(1, best.indices)), 1)
-    live = scores.masked_fill(complete, NOTHING).topk(beams)
-    nodes = children.nodes.gather(1, live.indices)
-    possible = live.values.masked_fill(~within, NOTHING)
-    if masses is not None:
-        possible = possible + masses.rises(nodes)
-    # A beam that cannot enter the results any more is dropped.
-    stays = possible > result_scores.gather(1, asked.k[:, None] - 1)
-    if board.left is not None:
-        if rules.threshold is not None:
-            top = torch.maximum(possible.amax(1), result_scores[:, 0])
-            stays = stays & (possible >= top[:, None] - rules.threshold)
-        board.left.add(valid.scatter(1, live.indices, ~stays) & valid, children.nodes, scores, own)
+    below, valid, remaining = None, children.valid, None  # the nodes of all candidates, if something asks
+    if rules.early_stop or board.count.counts or masses is not None or board.left is not None:
+        below = index.after(standing.nodes, children)
+        remaining = board.count.remaining(*index.span(below))
+        valid = valid & (remaining > 0)
+    steps = _steps(logits, children.beams, children.tokens, valid, rules.mode)
+    own = None
+    if masses is not None and below is not None:
+        own = None if masses.normalized else standing.own.gather(1, children.beams) + steps
+        steps = masses.with_masses(steps, below, children.beams, valid, beams)
+    scores = torch.where(valid, standing.scores.gather(1, children.beams) + steps, NOTHING)
+    own = scores if own is None else own
+    live = best = scores.topk(beams)
+    result_scores, result_nodes = standing.result_scores, standing.result_nodes
+    if ends:
+        complete = children.tokens == rules.end
+        if rules.early_stop and remaining is not None:
+            complete = complete | (remaining == 1)
+        ended = torch.where(complete.gather(1, best.indices) & asked.within, best.values, NOTHING)
+        best_results = torch.cat((result_scores, ended), 1).topk(beams)
+        wanted = torch.arange(beams, device=scores.device) < asked.k[:, None]
+        result_scores = torch.where(wanted, best_results.values, NOTHING)
+        ended_nodes = index.after(standing.nodes, children.at(best.indices))
+        result_nodes = torch.cat((result_nodes, ended_nodes), 1).gather(1, best_results.indices)
+        live = scores.masked_fill(complete, NOTHING).topk(beams)
+    chosen = children.at(live.indices)
+    nodes = index.after(standing.nodes, chosen)
+    possible = torch.where(asked.within, live.values, NOTHING)
+    kept = possible
+    if ends or board.left is not None:
+        if masses is not None:
+            possible = possible + masses.rises(nodes)
+        # A beam that cannot enter the results any more is dropped.
+        stays = possible > result_scores.gather(1, asked.k[:, None] - 1)
+        if board.left is not None and below is not None:
+            if rules.threshold is not None:
+                top = torch.maximum(possible.amax(1), result_scores[:, 0])
+                stays = stays & (possible >= top[:, None] - rules.threshold)
+            board.left.add(valid.scatter(1, live.indices, ~stays) & valid, below, scores, own)
+        kept = torch.where(stays, live.values, NOTHING)
     new = Standing(
         nodes,
-        live.values.masked_fill(~stays, NOTHING),
-        own.gather(1, live.indices),
-        children.beams.gather(1, live.indices),
-        children.tokens.gather(1, live.indices),
+        kept,
+        kept if own is scores else own.gather(1, live.indices),
+        chosen.beams,
+        chosen.tokens,
         result_scores,
-        result_nodes.gather(1, best_results.indices),
-        standing.damaged | damaged,
+        result_nodes,
+        standing.damaged | best.values.isnan().any(),  # topk places NaN first
     )
-    for tensor, value in zip(standing, new, strict=True):
-        tensor.copy_(value)
+    torch._foreach_copy_(list(standing), list(new))
     board.tell()
 
 
-def _steps(
-    logits: Tensor, beams: Tensor, tokens: Tensor, valid: Tensor, mode: ScoreMode
-) -> tuple[Tensor, Tensor]:
-    """``[S, C]`` log-probability (nats) of each candidate's token, and whether any is NaN."""
-    vocabulary = logits.shape[-1]
-    wanted = logits.flatten(1).gather(1, beams * vocabulary + tokens).double()
-    wanted = wanted.masked_fill(~valid, NOTHING)
+def _steps(logits: Tensor, beams: Tensor, tokens: Tensor, valid: Tensor, mode: ScoreMode) -> Tensor:
+    """``[S, C]`` log-probability (nats) of each candidate's token."""
+    positions = beams * logits.shape[-1] + tokens
     if mode == "full":
-        steps = wanted - logits.logsumexp(-1).double().gather(1, beams)
-        return steps, (steps.isnan() & valid).any()
-    return wanted - _log_sums(wanted, beams, logits.shape[1]).gather(1, beams), wanted.isnan().any()
+        return logits.log_softmax(-1).flatten(1).gather(1, positions).double()
+    wanted = torch.where(valid, logits.flatten(1).gather(1, positions).double(), NOTHING)
+    return wanted - _log_sums(wanted, beams, logits.shape[1]).gather(1, beams)
 
 
 def _log_sums(values: Tensor, beams: Tensor, count: int) -> Tensor:

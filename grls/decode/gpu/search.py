@@ -155,7 +155,7 @@ class _DeviceRun(SlotRun):
         result_nodes = self.index.nodes(np.array([state for _, state in pairs], dtype=np.int64))
         now, into = board.standing, self._tensor(slots)
         now.parents[into] = 0
-        asked = self.widths, np.array(self.k_of_slot)
+        asked = np.arange(now.scores.shape[1]) < self.widths[:, None], np.array(self.k_of_slot)
         for tensor, new in zip(board.asked, asked, strict=True):
             tensor[into] = self._tensor(new[slots])
         for table, at, values, filling in (
@@ -176,10 +176,12 @@ class _DeviceRun(SlotRun):
 
     def advance(self) -> None:
         written = np.unique(self.written[self.busy]).tolist()
-        width = max(self.options.tensors.most(self.options.beams, t) for t in written)
+        tensors = self.options.tensors
+        width = max(tensors.most(self.options.beams, t) for t in written)
+        ends = self.options.stops_early or written[-1] + 1 >= tensors.shortest
         # The constraint is part of the step.
         with PartTimer("decoder", int(self.busy.sum()) * self.options.beams):
-            self.step(width, self.left)
+            self.step(width, self.left, ends)
             self.written += 1
             self._release()
 
@@ -244,10 +246,11 @@ class DeviceStep:
         self.replays = Replays(CudaGraphs(board.flags.device)) if graphs else None
 
     @torch.inference_mode()
-    def __call__(self, width: int, left: int = 0) -> None:
+    def __call__(self, width: int, left: int = 0, ends: bool = True) -> None:
         """Every beam writes one token; ``width`` is C, which a compiled step rounds up.
 
-        ``left``: the largest frontier of a slot so far.
+        ``left``: the largest frontier of a slot so far. ``ends``: see :func:`decide_step`; true where it
+        is compiled, once.
         """
         room = self.board.session.room()
         if self._compiled:
@@ -259,7 +262,7 @@ class DeviceStep:
         def work() -> None:
             with board.session.attending(), torch._dynamo.config.patch(recompile_limit=_SHAPES):
                 logits = self.write(board.session, board.standing, room)
-                self.settle(board, logits, self._index, self._rules, width)
+                self.settle(board, logits, self._index, self._rules, width, ends or self._compiled)
 
         if self.replays is None:
             work()
