@@ -8,6 +8,8 @@ gold is DONE.
 from __future__ import annotations
 
 import random
+from array import array
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -150,20 +152,24 @@ class SpanTargets:
         self.temperature = temperature
         self.evidence = evidence
         self._stems: dict[str, int] = {"": 0}
-        stem = self._stems
-        holders: list[int] = [0]
-        for passage in spans.corpus:
-            for key in {stem_key(word) for word in pieces(f"{passage.title} {passage.text}")}:
-                if stem.setdefault(key, len(stem)) == len(holders):
-                    holders.append(0)
-                holders[stem[key]] += 1
-        self._words: Ints = np.zeros((len(spans) + 1, len(_SHARES)), dtype=np.int64)
+        known: dict[str, int] = {}  # word as it is written -> its stem
+
+        def stem(word: str) -> int:
+            if word not in known:
+                known[word] = self._stems.setdefault(stem_key(word), len(self._stems))
+            return known[word]
+
+        texts = (f"{passage.title} {passage.text}" for passage in spans.corpus)
+        holders = Counter(one for text in texts for one in set(map(stem, pieces(text))))
+        rows = array("i")
+        for passage in spans.kind.first_words(spans.corpus, len(_SHARES)):
+            for words in passage:
+                rows.extend([*map(stem, words), *[0] * (len(_SHARES) - len(words))])
+        rows.extend([0] * len(_SHARES))
+        self._words = np.frombuffer(rows, dtype=np.int32).reshape(-1, len(_SHARES))
         """``[V + 1, 4]`` the stems of each span's first words, 0: none; DONE has none."""
-        first = spans.kind.first_words(spans.corpus, len(_SHARES))
-        for span, words in enumerate(words for passage in first for words in passage):
-            self._words[span, : len(words)] = [stem.setdefault(w, len(stem)) for w in map(stem_key, words)]
-        holders += [0] * (len(stem) - len(holders))
-        self._worth: Floats = np.log((len(spans.corpus) + 1) / (np.array(holders) + 1))
+        held = np.array([holders[n] for n in range(len(self._stems))])
+        self._worth: Floats = np.log((len(spans.corpus) + 1) / (held + 1))
 
     def spread(
         self, query: str, weights: Mapping[int, float], evidence: Sequence[int] = ()
