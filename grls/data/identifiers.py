@@ -29,7 +29,6 @@ from grls.data.codec import Codec, TokenIds
 from grls.data.corpus import Corpus
 from grls.data.corpus_table import BATCH
 from grls.data.types import Passage
-from grls.data.words import pieces
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.arguments import options_of
 from grls.io.files import atomic_folder, read_json, write_json
@@ -73,15 +72,6 @@ class IdentifierKind:
     def identify(self, corpus: Corpus) -> Iterable[Sequence[Identifier]]:
         """The identifiers of each passage, at least one; they depend on this passage alone."""
         raise NotImplementedError
-
-    def counts(self, corpus: Corpus) -> Iterable[int]:
-        """The number of identifiers of each passage."""
-        return map(len, self.identify(corpus))
-
-    def first_words(self, corpus: Corpus, count: int) -> Iterator[list[list[str]]]:
-        """The first words of each identifier of each passage, with which training compares a query."""
-        for identifiers in self.identify(corpus):
-            yield [pieces(one)[:count] if isinstance(one, str) else [] for one in identifiers]
 
     @property
     def record(self) -> dict[str, Any]:
@@ -201,7 +191,7 @@ class Identifiers:
     def __init__(self, kind: IdentifierKind, corpus: Corpus, offsets: Ints | None = None):
         self.kind, self.corpus, self.source = kind, corpus, corpus.source
         if offsets is None:
-            counts = np.fromiter(kind.counts(corpus), dtype=np.int64, count=len(corpus))
+            counts = np.fromiter(map(len, kind.identify(corpus)), dtype=np.int64, count=len(corpus))
             if len(none := np.flatnonzero(counts == 0)):
                 raise DataError(
                     f"the passage {corpus[int(none[0])].id!r} has no identifier by {kind!r}; every passage "

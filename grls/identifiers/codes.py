@@ -19,7 +19,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from copy import copy
-from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -87,7 +86,7 @@ class Codes(IdentifierKind):
         if self.method == "hierarchical":
             self._grow(vectors)
         else:
-            self.state["centroids"] = self._book(vectors)
+            self.state["centroids"] = self._quantized(vectors)[1]
         self._take(corpus, vectors)
 
     def knowing(self, corpus: Corpus) -> Self:
@@ -110,9 +109,6 @@ class Codes(IdentifierKind):
             )
         known._take(added, _vectors(encoder, added))
         return known
-
-    def counts(self, corpus: Corpus) -> Iterator[int]:
-        return repeat(1, len(corpus))
 
     def identify(self, corpus: Corpus) -> Iterator[Sequence[Identifier]]:
         places = self._places(corpus)
@@ -147,28 +143,24 @@ class Codes(IdentifierKind):
             joined["in_leaf"][order] = np.arange(len(leaves)) - np.repeat(np.cumsum(counts) - counts, counts)
         self.state.update(joined)
 
-    def _book(self, vectors: Vectors) -> Vectors:
-        """The centroids, ``[L, K, d]``, or of a product ``[L, K, d / L]``."""
-        book = []
-        for part in np.split(vectors, self.levels, axis=1) if self.method == "product" else ():
-            book.append(_centroids(part, self.size))
-        if self.method == "residual":
-            rest = vectors
-            for _ in range(self.levels):
-                book.append(_centroids(rest, self.size))
-                rest = rest - book[-1][_nearest(rest, book[-1])]
-        return np.stack(book)
-
     def encode(self, vectors: Vectors) -> npt.NDArray[np.int32]:
         """The codes ``[N, L]`` of vectors ``[N, d]``; of a tree, the paths to leaves, with -1 behind them."""
         if self.method == "hierarchical":
             return self._descend(vectors)
-        codes, rest = [], vectors
+        return self._quantized(vectors, self.state["centroids"])[0]
+
+    def _quantized(
+        self, vectors: Vectors, book: Vectors | None = None
+    ) -> tuple[npt.NDArray[np.int32], Vectors]:
+        """Codes, and the centroids ``[L, K, d]``, of a product ``[L, K, d / L]``; ``book`` None: learned."""
         parts = np.split(vectors, self.levels, axis=1) if self.method == "product" else None
-        for level, centroids in enumerate(self.state["centroids"]):
-            codes.append(_nearest(rest if parts is None else parts[level], centroids))
-            rest = rest if parts is not None else rest - centroids[codes[-1]]
-        return np.stack(codes, axis=1).astype(np.int32)
+        codes, learned, rest = [], [], vectors
+        for level in range(self.levels):
+            part = rest if parts is None else parts[level]
+            learned.append(_centroids(part, self.size) if book is None else book[level])
+            codes.append(_nearest(part, learned[-1]))
+            rest = part - learned[-1][codes[-1]]
+        return np.stack(codes, axis=1).astype(np.int32), np.stack(learned)
 
     def _grow(self, vectors: Vectors) -> None:
         """The tree: ``centroids [M, K, d]`` and ``children [M, K]``, -1: a leaf, -2: no such cluster."""

@@ -7,11 +7,10 @@ question. Substrings as identifiers: Bevilacqua et al. 2022 (SEAL, arXiv 2204.10
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from grls.data.corpus import Corpus
 from grls.data.identifiers import Identifier, IdentifierKind
-from grls.data.types import Passage
 from grls.data.words import pieces
 from grls.io.arguments import Count, options
 
@@ -31,21 +30,7 @@ class Spans(IdentifierKind):
     words: Count = 8
 
     def identify(self, corpus: Corpus) -> Iterator[Sequence[Identifier]]:
-        for words, starts in map(_spans, corpus):
+        for passage in corpus:
+            words = pieces(f"{passage.title} {passage.text}")  # with a space before them, or none
+            starts = [n for n, word in enumerate(words) if any(map(str.isalnum, word))] or [0]
             yield ["".join(words[start : start + self.words]).strip() for start in starts]
-
-    def counts(self, corpus: Corpus) -> Iterable[int]:
-        return (len(starts) for _, starts in map(_spans, corpus))
-
-    def first_words(self, corpus: Corpus, count: int) -> Iterator[list[list[str]]]:
-        """A word behind a short span counts, too."""
-        for words, starts in map(_spans, corpus):
-            yield [words[start : start + count] for start in starts]
-
-
-def _spans(passage: Passage) -> tuple[list[str], list[int]]:
-    """The words of title and text, each with a space before it unless it touches the word before, and where
-    spans begin.
-    """
-    words = pieces(f"{passage.title} {passage.text}")
-    return words, [n for n, word in enumerate(words) if any(map(str.isalnum, word))] or [0]

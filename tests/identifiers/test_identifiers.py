@@ -184,7 +184,7 @@ def fitted(method: str, vectors: np.ndarray, **options: Any) -> Codes:
     if method == "hierarchical":
         kind._grow(vectors)
     else:
-        kind.state["centroids"] = kind._book(vectors)
+        kind.state["centroids"] = kind._quantized(vectors)[1]
     return kind
 
 

@@ -161,11 +161,13 @@ class SpanTargets:
 
         texts = (f"{passage.title} {passage.text}" for passage in spans.corpus)
         holders = Counter(one for text in texts for one in set(map(stem, pieces(text))))
-        rows = array("i")
-        for passage in spans.kind.first_words(spans.corpus, len(_SHARES)):
-            for words in passage:
-                rows.extend([*map(stem, words), *[0] * (len(_SHARES) - len(words))])
-        rows.extend([0] * len(_SHARES))
+        rows, count = array("i"), len(_SHARES)
+        for one in (one for several in spans.kind.identify(spans.corpus) for one in several):
+            words = one.split(None, count)[:count] if isinstance(one, str) else []
+            if isinstance(one, str) and not one.isascii():
+                words = pieces(" ".join(words))[:count]
+            rows.extend([*map(stem, words), *[0] * (count - len(words))])
+        rows.extend([0] * count)
         self._words = np.frombuffer(rows, dtype=np.int32).reshape(-1, len(_SHARES))
         """``[V + 1, 4]`` the stems of each span's first words, 0: none; DONE has none."""
         held = np.array([holders[n] for n in range(len(self._stems))])

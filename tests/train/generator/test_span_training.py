@@ -71,7 +71,7 @@ def test_views_that_share_words_with_the_query_weigh_more() -> None:
     words = [*(["the", "ebro", "a", "river", "of", "spain", "the", "longest"]), "", "", ""]
     scores = []
     for n in range(8):
-        known = [worth.get(word, 0.0) for word in words[n : n + 4]]
+        known = [worth.get(word, 0.0) for word in words[n : min(n + 3, 8)]]
         scores.append(known[0] + 0.6 * sum(known[1:]))
     expected = np.exp(np.array(scores) / 2)
     # a word of one passage is worth log(4 / 2), that of two log(4 / 3)
