@@ -180,7 +180,7 @@ def constrain(logits: Tensor, written: Mapping[int, tuple[PassageConstraint, Seq
         if (states == STRAY).any():
             warnings.warn(
                 "a request wrote tokens that begin no passage, and ends here: leave out min_tokens and what "
-                "else bars tokens; SGLang needs --disable-overlap-schedule.",
+                "else bars tokens; start SGLang without its overlap schedule.",
                 stacklevel=2,
             )
         numbers = np.array(rows, dtype=np.int64)

@@ -76,6 +76,8 @@ def _indexing() -> list[tuple[str, ...]]:
         ("index sparse", "index", "IN/splade-model/splade", "--corpus=IN/data", CPU, MADE),
         ("index multi-vector", "index", "IN/late-model/colbert", "--corpus=IN/data", CPU, MADE),
         ("index built rescored", "index", "IN/encoder", "--kind=rescored", "--corpus=IN/data", CPU, MADE),
+        ("identify codes", "identify", "codes", "--corpus=IN/data", "--options.encoder=IN/bert",
+         "--options.size=4", "--options.levels=2", MADE),
         ("index bm25", "index", "bm25", "--corpus=IN/data", MADE),
         ("index fusion", "index", "fusion", "IN/bm25", "IN/dense", MADE),
         ("index rescored", "index", "rescored", "IN/bm25", "--model=IN/encoder", MADE),

@@ -12,7 +12,7 @@ from torch import tensor
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
-from grls.errors import DataError, MismatchError
+from grls.errors import DataError, MismatchError, Option
 from grls.index.rows import Ints
 from grls.io.progress import counted
 from grls.runs.portions import differ
@@ -87,12 +87,14 @@ class RunCandidates:
         queries = counted(len(examples.queries), "training query", "training queries")
         if not answered:
             raise DataError(
-                f"it answers none of the {queries}: retrieve for them (`grls retrieve --split train`).",
+                f"it answers none of the {queries}: retrieve for them (`grls retrieve "
+                f"{Option('split', 'train')}`).",
                 run.path,
             )
         if not self.listed:
             raise DataError(
-                f"it has no wrong passage for any of the {queries}: retrieve more (`grls retrieve --k 20`).",
+                f"it has no wrong passage for any of the {queries}: retrieve more (`grls retrieve "
+                f"{Option('k', 20)}`).",
                 run.path,
             )
         if without:

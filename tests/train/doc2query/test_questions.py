@@ -302,7 +302,11 @@ def test_what_ends_a_run_costs_no_answer_that_has_come(many: list[str], server: 
 
     ended = list[int]()
     server.answer = answer
-    assert main([*many, address(server)]) != 0
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
+    try:
+        assert main([*many, address(server)]) != 0
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert ended == [20]
     assert main([*many, address(server)]) == 0
     asked = [number(one["messages"]) for one in server.asked]

@@ -123,7 +123,9 @@ def drawn(data: Path, mix: Mix, epochs: int = 4, **options: Any) -> RetrieveData
     made.trainer = SimpleNamespace(max_epochs=epochs, max_steps=-1, accumulate_grad_batches=1, world_size=1)
     made.read(
         SimpleNamespace(
-            options=SimpleNamespace(loss="full"), together=False, **scratch(data).load()._asdict()
+            options=SimpleNamespace(loss="full", ranking=None),
+            together=False,
+            **scratch(data).load()._asdict(),
         )
     )
     return made
