@@ -95,6 +95,20 @@ GUIDES = (
 """The guides of ``docs/guides`` whose commands need others to be run before them; the rest follows."""
 
 
+def write_titled(folder: str, queries: str) -> None:
+    """The passages of ``data/mine`` with titles and tags, and a query of each."""
+    passages = [json.loads(line) for line in Path("data/mine/corpus.jsonl").read_text().splitlines()]
+    titled = [
+        one | {"title": f"Fact {one['_id']}", "metadata": {"tags": ["facts", "rules"]}} for one in passages
+    ]
+    asked = [
+        {"_id": f"q{n}", "text": f"what is {one['text']}", "evidence": [one["_id"]]}
+        for n, one in enumerate(passages)
+    ]
+    write_jsonl(Path(folder) / "corpus.jsonl", titled)
+    write_jsonl(Path(queries), asked)
+
+
 def readme_commands() -> list[list[str]]:
     """The commands in the code blocks of README, guides and other pages: arguments of `grls`, or `cp`."""
     names = {file.stem for file in (ROOT / "docs" / "guides").glob("*.md")}
@@ -396,6 +410,18 @@ def test_readme_commands(
             given = given[: given.index("--ratios")]
         if command[:2] == ["index", "all-MiniLM-L6-v2"]:  # the packaged model is an extra
             given[1] = str(tiny_bert(workplace / "bert"))
+        if command[:2] == ["identify", "codes"]:
+            given[given.index("all-MiniLM-L6-v2")] = str(tiny_bert(workplace / "bert"))
+            given += ["--options.size=4"]  # the corpus is small
+        elif command[0] == "identify" and command[1] in ("field", "queries"):
+            write_titled("data/titled", "titled.jsonl")
+            given = [
+                {"data/mine": "data/titled", "runs/mine/pseudo.jsonl": "titled.jsonl"}.get(g, g)
+                for g in given
+            ]
+        elif command[:2] == ["identify", "union"]:  # of the same passages
+            given[3] = '["runs/mine/titles", "runs/mine/queries"]'
+            given[5] = "data/titled"
         if command[:2] == ["prepare", "propositions"]:
             given += ["--limit=2", "--max_new_tokens=6", "--device=cpu"]
         if command[:2] == ["prepare", "pseudo-queries"]:  # what an untrained model writes leads nowhere
