@@ -20,6 +20,7 @@ from dataclasses import asdict
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
+from shlex import quote
 from typing import Any, Self
 
 import numpy as np
@@ -161,12 +162,15 @@ def read_kind(folder: str | Path) -> IdentifierKind:
     return kind
 
 
-def kind_for(folder: str, corpus: Corpus) -> IdentifierKind:
+def kind_for(folder: str | Path, corpus: Corpus) -> IdentifierKind:
     """The identifiers of a folder for training on a corpus, of which they must be."""
     kind, made = read_kind(folder), read_json(Path(folder) / IDENTIFIERS).get("corpus")
     if made != corpus.fingerprint:
-        remedy = f"`grls identify {kind.record['kind']} {Option('corpus', corpus.source)}`"
-        raise MismatchError(f"the identifiers {folder} are of another corpus: make them again by {remedy}.")
+        raise MismatchError(
+            f"the identifiers {folder} are of another corpus: make them again, with the same options, by "
+            f"`grls identify {quote(kind.record['kind'])} {Option('corpus', corpus.source)} "
+            f"{Option('output', folder)}`."
+        )
     return kind
 
 
@@ -255,6 +259,12 @@ class Identifiers:
             counts = np.append(counts, np.diff(added.offsets))
         kind = self.kind if added is None else added.kind
         return Identifiers(kind, corpus, np.concatenate(([0], np.cumsum(counts))))
+
+
+def passage_keys(corpus: Corpus) -> npt.NDArray[np.uint64]:
+    """``[N]`` a number of each passage, of id, title and text: what a state knows a passage by."""
+    plain = b"".join(hashlib.sha256("\0".join(passage).encode()).digest()[:8] for passage in corpus)
+    return np.frombuffer(plain, dtype="<u8").astype(np.uint64)
 
 
 def token_rows(codec: Codec, identifiers: Sequence[Identifier]) -> list[TokenIds]:

@@ -16,7 +16,6 @@ as in NCI, arXiv 2206.02743).
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from copy import copy
 from pathlib import Path
@@ -27,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.data.corpus import Corpus
-from grls.data.identifiers import Identifier, IdentifierKind, Ints
+from grls.data.identifiers import Identifier, IdentifierKind, Ints, passage_keys
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.arguments import Count, options
 from grls.models.biencoder import BiEncoderModel
@@ -127,13 +126,13 @@ class Codes(IdentifierKind):
 
     def _places(self, corpus: Corpus) -> Ints:
         """The number of each passage among those with codes; -1: it has none."""
-        keys, order = _keys(corpus), np.argsort(self.state["keys"])
+        keys, order = passage_keys(corpus), np.argsort(self.state["keys"])
         found = order[np.searchsorted(self.state["keys"], keys, sorter=order) % len(order)]
         return np.where(self.state["keys"][found] == keys, found, -1)
 
     def _take(self, corpus: Corpus, vectors: Vectors) -> None:
         """Add the codes of passages to the state."""
-        more: dict[str, Any] = {"keys": _keys(corpus), "codes": self.encode(vectors)}
+        more: dict[str, Any] = {"keys": passage_keys(corpus), "codes": self.encode(vectors)}
         joined = {n: np.concatenate((self.state.get(n, value[:0]), value)) for n, value in more.items()}
         if self.method == "hierarchical":
             leaves = np.unique(joined["codes"], axis=0, return_inverse=True)[1].reshape(-1)
@@ -197,12 +196,6 @@ class Codes(IdentifierKind):
 
 def _vectors(encoder: BiEncoderModel, corpus: Corpus) -> Vectors:
     return encoder.encode([passage_text(passage) for passage in corpus], "passage", progress=None)
-
-
-def _keys(corpus: Corpus) -> npt.NDArray[np.uint64]:
-    """``[N]`` a number of each passage, of id, title and text."""
-    plain = b"".join(hashlib.sha256("\0".join(passage).encode()).digest()[:8] for passage in corpus)
-    return np.frombuffer(plain, dtype="<u8").astype(np.uint64)
 
 
 def _centroids(vectors: Vectors, size: int) -> Vectors:

@@ -23,11 +23,12 @@ class Field(IdentifierKind):
     def identify(self, corpus: Corpus) -> Iterator[Sequence[Identifier]]:
         for passage, metadata in zip(corpus, corpus.metadata(), strict=True):
             value = passage.title if self.field == "title" else metadata.get(self.field)
-            texts = [str(one).strip() for one in (value if isinstance(value, list) else [value])]
-            if value is None or not texts or not all(texts) or isinstance(value, dict):
+            values = value if isinstance(value, list) else [value]
+            texts = [str(one).strip() for one in values if isinstance(one, str | int | float)]
+            if not texts or not all(texts) or len(texts) < len(values):
                 raise DataError(
-                    f"the passage {passage.id!r} has no {self.field}, which is to identify it: give it one, "
-                    "or choose another field or kind of identifiers.",
+                    f"the passage {passage.id!r} has no {self.field}, which is to identify it: give it a "
+                    "text, a number or a list of these, or choose another field or kind of identifiers.",
                     corpus.source,
                 )
             yield [*dict.fromkeys(texts)]

@@ -14,12 +14,11 @@ from grls.io.arguments import Count, options
 
 @options("options")
 class Keywords(IdentifierKind):
-    """The words of a passage with the highest weights, in the order of these.
+    """The words of a passage that fewest passages hold, the rarest first.
 
-    The weight of a word is log((N + 1) / (n + 1)), where n of N passages hold it: the inverse document
-    frequency, of the corpus that the identifiers were made of, also for passages that are added. Among equal
-    weights, the first word of the passage comes first. A passage without a content word is identified by its
-    text.
+    They are counted in the corpus that the identifiers were made of, also for passages that are added. Of
+    equally rare words, the first of the passage comes first. A passage without a content word is identified
+    by its text.
 
     Args:
         words: Number of words.
@@ -31,7 +30,7 @@ class Keywords(IdentifierKind):
         language = Analyzer.guessed(corpus).language
         content = Analyzer(language).content
         held = Counter(word for passage in corpus for word in content(_text(passage)))
-        self.state.update(language=language, passages=len(corpus), held=dict(held))
+        self.state.update(language=language, held=dict(held))
 
     def identify(self, corpus: Corpus) -> Iterator[Sequence[Identifier]]:
         content, held = Analyzer(self.state["language"]).content, self.state["held"]

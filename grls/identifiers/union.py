@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self
 
 from grls.data.corpus import Corpus
@@ -23,15 +24,11 @@ class Union(IdentifierKind):
 
     of: list[Any]
 
-    def __post_init__(self) -> None:
-        if len(self.of) < 2:
-            raise ConfigError(f"{Option('options.of')} needs at least two folders of identifiers.")
-
     @cached_property
     def members(self) -> list[IdentifierKind]:
         members = []
         for number, member in enumerate(self.of):
-            if isinstance(member, str):
+            if isinstance(member, str | Path):
                 members.append(read_kind(member))
             else:
                 members.append(identifier_kind(member["kind"], member["options"]))
@@ -43,15 +40,21 @@ class Union(IdentifierKind):
 
     @property
     def vocabulary(self) -> list[str]:
-        return [*dict.fromkeys(name for member in self.members for name in member.vocabulary)]
+        return [name for member in self.members for name in member.vocabulary]
 
     @property
     def record(self) -> dict[str, Any]:
         return {"kind": "union", "options": {"of": [member.record for member in self.members]}}
 
     def learn(self, corpus: Corpus) -> None:
+        if len(self.of) < 2 or not all(isinstance(folder, str | Path) for folder in self.of):
+            raise ConfigError(f"{Option('options.of')} takes at least two folders of identifiers.")
         for folder in self.of:
             kind_for(folder, corpus)
+        if len({*self.vocabulary}) < len(self.vocabulary):
+            raise ConfigError(
+                f"several of {Option('options.of')} are codes, of tokens with equal names: take one of them."
+            )
         self._joined()
 
     def knowing(self, corpus: Corpus) -> Self:

@@ -46,6 +46,7 @@ _KINDS = (
     (r"\b(?:tuple|list|Sequence)\[int(?:, \.\.\.)?\]", "whole numbers, such as 1 2 3"),
     (r"\b(?:tuple|list|Sequence)\[float(?:, \.\.\.)?\]", "numbers, such as 0.5 1 2"),
     (r"\b(?:tuple|list)\[str(?:, \.\.\.| \| dict.*)?\]", "texts, such as a b"),
+    (r"\bdict\[str, Any\]", 'names with values, such as {"size": 16}'),
     (r"\btuple\[(one of .*), \.\.\.\]", r"values, each \1"),
     (r"\bint\b", "a whole number"),
     (r"\bfloat\b", "a number"),

@@ -371,7 +371,7 @@ class WriteSpans:
     """Options of training on spans of passages; the generator learns to write the spans that fit the query.
 
     Args:
-        words: Number of words of a span.
+        words: Number of words of a span; unused beside ``identifiers``.
         drawn: Number of spans drawn for every hop, along which the loss is taken.
         temperature: Temperature of the distribution over the spans of a passage (nats). Low: only spans with
             words of the query; high: all spans alike.
@@ -446,7 +446,8 @@ class RetrieveDataOptions(GeneratorDataOptions):
         branches: Number of passages drawn from the teacher at each hop and trained beside the gold passage.
         prior: Bi-encoders or BM25 beside which the generator learns: the loss is that of the product of both.
             Decode with the same prior; null: no prior.
-        spans: Learn to write spans of passages instead of passages from their beginning; null: no spans.
+        spans: Learn to write spans of passages instead of passages from their beginning; beside
+            ``identifiers``, how those of a passage are drawn, if it has several; null: no spans.
         rescore: Learn to rescore passages that are read to their end; null: no rescoring.
         candidates: Right and wrong passages that ``model.ranking`` learns to order; null: none.
         decay: Token n of a passage has the weight ``decay ** n``; below 1, the first tokens weigh more, which
@@ -472,11 +473,6 @@ class RetrieveDataOptions(GeneratorDataOptions):
     def __post_init__(self) -> None:
         if self.branches and self.teacher is None:
             raise ConfigError(f"branches need a teacher: set {Option('data.teacher')}.")
-        if self.spans is not None and self.identifiers is not None:
-            raise ConfigError(
-                f"{Option('data.spans')} and {Option('data.identifiers')} both say what is written: "
-                "leave one out."
-            )
 
 
 @options("recall")

@@ -247,7 +247,9 @@ class GeneratorModule(TrainingModule):
         self._rows = tuple(names)
         add_rows(self.model, self.tokenizer, names)
         self._head = Head(self.model)
-        if new and not self._head.module.weight.requires_grad:
+        writer = self.model if is_causal(self.model) else self.model.get_decoder()
+        tables = (writer.get_input_embeddings(), self._head.module)
+        if new and not all(table.weight.requires_grad for table in tables):
             raise ConfigError(
                 "the identifiers are made of new rows of the vocabulary, which this training would not "
                 f"change: set {Option('model.lora_rank', 0)}, {Option('model.freeze_embeddings', False)} and "
