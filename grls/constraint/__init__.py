@@ -133,7 +133,11 @@ class PassageConstraint:
         return rows, np.concatenate((allowed.tokens, np.full(len(closed), closing))), states
 
     def passages(self, tokens: Sequence[int]) -> list[int]:
-        """The numbers of the passages that begin with these tokens."""
+        """The numbers of the passages that begin with these tokens.
+
+        Where passages have several identifiers, an index numbers identifiers:
+        ``grls.data.identifiers.Identifiers.owners`` has the passage of each.
+        """
         state = int(self.states([np.array(tokens, dtype=np.int64)])[0])
         return [] if state == STRAY else sorted(self.index.passages(state).tolist())
 

@@ -46,7 +46,6 @@ class GenerateProcessor(LogitsProcessor):
         self._constraint = PassageConstraint(index)
         self._pad = pad_token
         self._prompt = prompt_length
-        self._begun = False
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Scores ``[rows, V]`` with minus infinity for what may not follow ``input_ids [rows, length]``."""
@@ -59,12 +58,12 @@ class GenerateProcessor(LogitsProcessor):
             )
         written = input_ids[:, self._prompt :].long().cpu().numpy()
         places, tokens, states = self._constraint.allowed(list(written), self._pad)
-        stray = bool((states == STRAY).all())
-        self._begun = not stray and (self._begun or length > self._prompt)
-        if stray and not self._begun:
+        if (states == STRAY).all():
+            end = self._constraint.index.rows.end
             raise ConfigError(
                 f"no row begins like a passage after its first {self._prompt} tokens: give prompt_length, "
-                "the length of the prompt (of an encoder-decoder 1, else input_ids.shape[1])."
+                "the length of the prompt (of an encoder-decoder 1, else input_ids.shape[1]). If generate "
+                f"wrote on after the end of a passage: give it eos_token_id={end}, that of the index."
             )
         constrained = scores.clone()
         if keep(constrained, places, tokens, np.arange(rows)):

@@ -392,6 +392,16 @@ def test_options_of_generate_that_bar_a_passage_are_named(option: dict[str, Any]
         )  # fmt: skip
 
 
+def test_another_end_token_in_generate_is_named() -> None:
+    """All passages are written, and ``generate`` goes on after their ends."""
+    index = index_sequences([np.array(row) for row in passages("short", 30)], END)
+    with pytest.raises(ConfigError, match=f"after the end of a passage: give it eos_token_id={END},"):
+        small_t5().generate(
+            input_ids=torch.tensor([[5, 6, END]]), max_new_tokens=20, eos_token_id=12,
+            logits_processor=[GenerateProcessor(index, PAD)],
+        )  # fmt: skip
+
+
 def test_in_an_engine_what_is_barred_stays_a_passage(doors: Any, tmp_path: Path) -> None:
     save_index(index_sequences([np.array([3, 4, END])], END), tmp_path)
     params = [{ARGUMENT: str(tmp_path), "__req__": engines.Req([9], [3])}]

@@ -1,0 +1,215 @@
+"""The tokens that may follow, of fixed-length ids: ``grls.constraint`` beside engines of grammars.
+
+    pip install llguidance xgrammar
+    OMP_NUM_THREADS=1 python -m benchmarks.grammars
+
+llguidance (github.com/guidance-ai/llguidance) and xgrammar (arXiv 2411.15100) get the ids as one regular
+expression. A step takes the last token of each row and makes the masks of the next ones; their application to
+logits is left out. All engines have to allow the same tokens. Times are of the processor, of one thread.
+Memory is the peak of a process that has one engine alone, above what it had before it compiled. It is stopped
+after ``limit`` seconds.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import string
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jsonargparse import auto_cli
+
+from benchmarks.common import END, RESERVED, machine, print_table
+from benchmarks.static import fixed_length_index, random_ids
+from grls.constraint import PassageConstraint
+from grls.index.rows import Array, Ints
+
+TOGETHER = 64
+"""Rows of a batch."""
+SIGNS = string.ascii_letters + string.digits + "-_"
+"""A token is two of them. Of tokens with bytes above 127 llguidance 1.9.1 bars some that may follow."""
+
+Step = Callable[[Ints], Any]
+"""From the tokens that rows have written, ``[R, length]``, to their masks; called for each length."""
+Engine = Callable[[int], Step]
+"""Makes the step of so many new rows."""
+
+
+def regular_expression(ids: Ints) -> str:
+    """All ids as alternatives."""
+    return "|".join("".join(map(text, row)) for row in ids.tolist())
+
+
+def text(token: int) -> str:
+    """The text of a token, for grammars."""
+    return SIGNS[token // len(SIGNS)] + SIGNS[token % len(SIGNS)]
+
+
+def names(vocabulary: int) -> list[bytes]:
+    """The texts of all tokens."""
+    reserved = [f"<{token}>".encode() for token in range(RESERVED)]
+    return reserved + [text(token).encode() for token in range(RESERVED, vocabulary)]
+
+
+def llguidance(ids: Ints, vocabulary: int) -> Engine:
+    """Compile for llguidance."""
+    from llguidance import LLExecutor, LLMatcher, LLTokenizer
+    from llguidance._tokenizer import TokenizerWrapper
+    from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask, fill_next_token_bitmask_par
+
+    class Tokenizer:
+        eos_token_id, bos_token_id, special_token_ids = END, None, range(RESERVED)
+        tokens = names(vocabulary)
+
+        def __call__(self, words: bytes) -> list[int]:
+            raise NotImplementedError  # a regular expression needs no tokens of texts
+
+    grammar = LLMatcher.grammar_from_regex(regular_expression(ids))
+    compiled = LLMatcher(LLTokenizer(TokenizerWrapper(Tokenizer())), grammar)
+    if compiled.is_error():
+        raise RuntimeError(compiled.get_error())
+    pool = LLExecutor(num_threads=1)
+
+    def engine(count: int) -> Step:
+        rows = [(compiled.deep_copy(), row) for row in range(count)]
+        masks = allocate_token_bitmask(count, vocabulary)
+
+        def step(written: Ints) -> Any:
+            for (row, _), tokens in zip(rows, written.tolist(), strict=True):
+                if tokens:
+                    row.consume_token(tokens[-1])
+            if count == 1:
+                fill_next_token_bitmask(rows[0][0], masks)
+            else:
+                fill_next_token_bitmask_par(pool, rows, masks)
+            return masks
+
+        return step
+
+    return engine
+
+
+def xgrammar(ids: Ints, vocabulary: int) -> Engine:
+    """Compile for xgrammar, without its cache, which takes minutes at 10,000 ids."""
+    from xgrammar import (
+        BatchGrammarMatcher,
+        GrammarCompiler,
+        GrammarMatcher,
+        TokenizerInfo,
+        VocabType,
+        allocate_token_bitmask,
+    )
+
+    tokenizer = TokenizerInfo(names(vocabulary), VocabType.RAW, stop_token_ids=[END])
+    compiled = GrammarCompiler(tokenizer, max_threads=1, cache_enabled=False).compile_regex(
+        regular_expression(ids)
+    )
+    together = BatchGrammarMatcher(max_threads=1)
+
+    def engine(count: int) -> Step:
+        rows = [GrammarMatcher(compiled) for _ in range(count)]
+        masks = allocate_token_bitmask(count, vocabulary)
+
+        def step(written: Ints) -> Any:
+            for row, tokens in zip(rows, written.tolist(), strict=True):
+                if tokens:
+                    row.accept_token(tokens[-1])
+            if count == 1:
+                rows[0].fill_next_token_bitmask(masks)
+            else:
+                together.batch_fill_next_token_bitmask(rows, masks)
+            return masks
+
+        return step
+
+    return engine
+
+
+def grls(ids: Ints, vocabulary: int) -> Engine:
+    """Our index."""
+    constraint = PassageConstraint(fixed_length_index(ids - RESERVED))
+
+    def engine(count: int) -> Step:
+        return lambda written: constraint.allowed(list(written), END)[:2]
+
+    return engine
+
+
+ENGINES = {"grls": grls, "llguidance": llguidance, "xgrammar": xgrammar}
+
+
+def opened(masks: Any, count: int, vocabulary: int) -> Array:
+    """``[count, vocabulary]`` the tokens that the masks of an engine allow."""
+    if isinstance(masks, tuple):
+        allowed = np.zeros((count, vocabulary), dtype=bool)
+        allowed[masks] = True
+        return allowed
+    return np.unpackbits(np.asarray(masks).view(np.uint8), axis=1, bitorder="little")[:, :vocabulary] > 0
+
+
+def measured(name: str, count: int, length: int, vocabulary: int) -> tuple[list[float], bytes]:
+    """Seconds to compile, MB, milliseconds of a step of one row and of many; and what was allowed, packed."""
+    ids = random_ids(count, length, vocabulary) + RESERVED
+    width = vocabulary + RESERVED
+    chosen = ids[np.random.default_rng(1).integers(0, len(ids), TOGETHER)]
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    engine = ENGINES[name](ids, width)
+    figures = [time.process_time() - start]
+    figures.append((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1000)
+    allowed = []
+    for rows in (1, TOGETHER):
+        spent = []
+        for batch in np.split(chosen, TOGETHER // rows):
+            step = engine(rows)
+            for written in range(length):
+                prefixes = np.ascontiguousarray(batch[:, :written])
+                start = time.process_time()
+                masks = step(prefixes)
+                spent.append(time.process_time() - start)
+                allowed.append(np.packbits(opened(masks, rows, width)))
+        figures.append(1000 * float(np.mean(spent)))
+    return figures, np.concatenate(allowed).tobytes()
+
+
+def main(
+    counts: tuple[int, ...] = (10_000, 100_000, 1_000_000),
+    length: int = 8,
+    vocabulary: int = 2048,
+    limit: float = 60,
+) -> None:
+    """Measure and print a table.
+
+    Args:
+        counts: Ids.
+        length: Tokens of an id.
+        vocabulary: Tokens to choose from.
+        limit: Seconds after which an engine is stopped.
+    """
+    print(machine())
+    table = []
+    for count in counts:
+        expected = b""
+        for name in ENGINES:
+            line = [f"{count:,}", name]
+            with multiprocessing.get_context("spawn").Pool(1) as process:
+                job = process.apply_async(measured, (name, count, length, vocabulary))
+                try:
+                    figures, allowed = job.get(limit)
+                    expected = expected or allowed
+                    said = "" if allowed == expected else "allows other tokens"
+                    digits = (2, 0, 3, 3)
+                    line += [f"{figure:.{n}f}" for figure, n in zip(figures, digits, strict=True)]
+                except multiprocessing.TimeoutError:
+                    line, said = [*line, *4 * ["-"]], f"stopped after {limit:.0f} s"
+                except Exception as refusal:  # an optional package is missing, or refuses the ids
+                    line, said = [*line, *4 * ["-"]], " ".join(str(refusal).split())[:100]
+            table.append([*line, said])
+    header = ["ids", "engine", "compile, s", "MB", "1 row, ms", f"{TOGETHER} rows, ms", "refusal"]
+    print_table(f"a step over ids of {length} tokens, vocabulary {vocabulary:,}", header, table)
+
+
+if __name__ == "__main__":
+    auto_cli(main)
