@@ -7,22 +7,22 @@ llguidance (github.com/guidance-ai/llguidance) and xgrammar (arXiv 2411.15100) g
 expression. A step takes the last token of each row and makes the masks of the next ones; their application to
 logits is left out. All engines have to allow the same tokens. Times are of the processor, of one thread.
 Memory is the peak of a process that has one engine alone, above what it had before it compiled. It is stopped
-after ``limit`` seconds.
+after ``limit`` of these seconds.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import resource
 import string
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import numpy as np
 from jsonargparse import auto_cli
 
-from benchmarks.common import END, RESERVED, machine, print_table
+from benchmarks.common import END, RESERVED, in_process, machine, print_table
 from benchmarks.static import fixed_length_index, random_ids
 from grls.constraint import PassageConstraint
 from grls.index.rows import Array, Ints
@@ -30,7 +30,7 @@ from grls.index.rows import Array, Ints
 TOGETHER = 64
 """Rows of a batch."""
 SIGNS = string.ascii_letters + string.digits + "-_"
-"""A token is two of them. Of tokens with bytes above 127 llguidance 1.9.1 bars some that may follow."""
+"""A token is two of them."""
 
 Step = Callable[[Ints], Any]
 """From the tokens that rows have written, ``[R, length]``, to their masks; called for each length."""
@@ -150,8 +150,9 @@ def opened(masks: Any, count: int, vocabulary: int) -> Array:
     return np.unpackbits(np.asarray(masks).view(np.uint8), axis=1, bitorder="little")[:, :vocabulary] > 0
 
 
-def measured(name: str, count: int, length: int, vocabulary: int) -> tuple[list[float], bytes]:
+def measured(name: str, count: int, length: int, vocabulary: int, limit: int) -> tuple[list[float], bytes]:
     """Seconds to compile, MB, milliseconds of a step of one row and of many; and what was allowed, packed."""
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
     ids = random_ids(count, length, vocabulary) + RESERVED
     width = vocabulary + RESERVED
     chosen = ids[np.random.default_rng(1).integers(0, len(ids), TOGETHER)]
@@ -178,7 +179,7 @@ def main(
     counts: tuple[int, ...] = (10_000, 100_000, 1_000_000),
     length: int = 8,
     vocabulary: int = 2048,
-    limit: float = 60,
+    limit: int = 120,
 ) -> None:
     """Measure and print a table.
 
@@ -186,29 +187,30 @@ def main(
         counts: Ids.
         length: Tokens of an id.
         vocabulary: Tokens to choose from.
-        limit: Seconds after which an engine is stopped.
+        limit: Seconds of the processor after which an engine is stopped.
     """
     print(machine())
-    table = []
+    header = ["ids", "engine", "compile, s", "MB", "1 row, ms", f"{TOGETHER} rows, ms", "refusal"]
+    title = f"a step over ids of {length} tokens, vocabulary {vocabulary:,}"
+    print_table(title, header, lines(counts, length, vocabulary, limit))
+
+
+def lines(counts: tuple[int, ...], length: int, vocabulary: int, limit: int) -> Iterator[list[str]]:
+    """The lines of the table."""
     for count in counts:
         expected = b""
         for name in ENGINES:
-            line = [f"{count:,}", name]
-            with multiprocessing.get_context("spawn").Pool(1) as process:
-                job = process.apply_async(measured, (name, count, length, vocabulary))
-                try:
-                    figures, allowed = job.get(limit)
-                    expected = expected or allowed
-                    said = "" if allowed == expected else "allows other tokens"
-                    digits = (2, 0, 3, 3)
-                    line += [f"{figure:.{n}f}" for figure, n in zip(figures, digits, strict=True)]
-                except multiprocessing.TimeoutError:
-                    line, said = [*line, *4 * ["-"]], f"stopped after {limit:.0f} s"
-                except Exception as refusal:  # an optional package is missing, or refuses the ids
-                    line, said = [*line, *4 * ["-"]], " ".join(str(refusal).split())[:100]
-            table.append([*line, said])
-    header = ["ids", "engine", "compile, s", "MB", "1 row, ms", f"{TOGETHER} rows, ms", "refusal"]
-    print_table(f"a step over ids of {length} tokens, vocabulary {vocabulary:,}", header, table)
+            cells, refusal = 4 * ["-"], ""
+            try:
+                figures, allowed = in_process(measured, name, count, length, vocabulary, limit)
+                cells = [f"{figure:.{digits}f}" for figure, digits in zip(figures, (2, 0, 3, 3), strict=True)]
+                expected = expected or allowed
+                refusal = "" if allowed == expected else "allows other tokens"
+            except BrokenProcessPool:
+                refusal = f"stopped: above {limit} s, or out of memory"
+            except (ImportError, RuntimeError) as error:
+                refusal = " ".join(str(error).split())[:100]
+            yield [f"{count:,}", name, *cells, refusal]
 
 
 if __name__ == "__main__":
