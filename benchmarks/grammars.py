@@ -65,7 +65,8 @@ def llguidance(ids: Ints, vocabulary: int) -> Engine:
         tokens = names(vocabulary)
 
         def __call__(self, words: bytes) -> list[int]:
-            raise NotImplementedError  # a regular expression needs no tokens of texts
+            pairs = (words[place : place + 2] for place in range(0, len(words) - 1, 2))
+            return [self.tokens.index(pair) for pair in pairs]
 
     grammar = LLMatcher.grammar_from_regex(regular_expression(ids))
     compiled = LLMatcher(LLTokenizer(TokenizerWrapper(Tokenizer())), grammar)
