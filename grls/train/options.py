@@ -137,7 +137,7 @@ class ModelOptions:
         gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
         freeze_encoder: Do not train the encoder and the weights that it shares (T5: the word embeddings).
         freeze_embeddings: Do not train the word embeddings and an output head that is tied to them; null:
-            frozen in causal models, whose vocabulary is large.
+            frozen in causal models, whose vocabulary is large, unless identifiers add rows to it.
         lora_rank: Rank of low-rank adapters beside every linear layer but the head. Only the adapters are
             trained, and merged into the saved model. 0: no adapters, all weights are trained.
         seed: Seed of dropout, which is a function of (seed, batch number, rank): a resumed run repeats an
@@ -938,7 +938,7 @@ class RerankerTraining:
 
 def suited(model: BaseModel, recipes: Sequence[str], layers: int | None = None) -> dict[str, Any]:
     """What recipes of chains, made for the packaged model, set for another; ``layers``: its first alone."""
-    settings: dict[str, Any] = {} if model.causal else {"model.freeze_embeddings": None}
+    settings: dict[str, Any] = {}
     if "rescore" in recipes:  # it freezes twelve layers, in small models two fifths
         frozen = 0
         if model.causal:

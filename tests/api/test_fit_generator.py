@@ -78,7 +78,7 @@ def test_recipes_suit_the_model(root: Path) -> None:
     rescore = GENERATOR_RECIPES["rescore"]["chains"]
     frozen = [suited(causal, rescore, layers) for layers in (None, 10, 40)]
     assert frozen == [{"model.freeze_layers": layers} for layers in (0, 4, 12)]
-    assert suited(other, rescore) == {"model.freeze_embeddings": None, "model.freeze_layers": 0}
+    assert suited(other, rescore) == {"model.freeze_layers": 0}
     assert suited(causal, ["chains"]) == {}
 
 

@@ -261,7 +261,7 @@ def test_the_rarest_words_come_first() -> None:
 def test_a_training_learns_them(place: Path, name: str, stage: str, tmp_path: Path) -> None:
     """Codes have new rows; of several queries some are drawn. The index of the model has them, too."""
     made(place, name)
-    generator = [f"--model.generator.name_or_path={place / 'llama'}", "--model.freeze_embeddings=false"]
+    generator = [f"--model.generator.name_or_path={place / 'llama'}"]
     more = ["--model.generator=CausalLM", "--model.loss=allowed", "--model.optimizer=adamw"]
     command = [
         "train", stage, *(["--config=configs/chains.yaml"] if stage == "chains" else more), *generator,
@@ -316,13 +316,13 @@ def test_what_cannot_work_is_refused_and_leaves_nothing(place: Path, tmp_path: P
         "train", "chains", "--config=configs/chains.yaml", f"--output={tmp_path / 'run'}",
         f"--model.generator.name_or_path={place / 'llama'}", f"--data.identifiers={place / 'ids-residual'}",
     ]  # fmt: skip
-    told = fails(capsys, *run, f"--data.data={tmp_path / 'data'}", "--model.freeze_embeddings=false")
+    told = fails(capsys, *run, f"--data.data={tmp_path / 'data'}")
     assert (
         "are of another corpus: make them again, with the same options, by `grls identify codes --corpus"
         in told
     )
     assert "set --model.lora_rank 0, --model.freeze_embeddings false" in fails(
-        capsys, *run, f"--data.data={data}"
+        capsys, *run, f"--data.data={data}", "--model.freeze_embeddings=true"
     )
     assert not (tmp_path / "run" / "model").exists()
     model = shutil.copytree(place / "llama", tmp_path / "llama")
