@@ -361,7 +361,7 @@ def test_what_cannot_work_is_named(doors: Any, tmp_path: Path, monkeypatch: pyte
     doors.vllm.validate_params(engines.SamplingParams())
     assert open_tokens(doors.sglang()(torch.zeros(1, WIDTH), [{"__req__": request}]))[0][0] > 0
     request.output_ids[:] = [200]
-    with pytest.warns(UserWarning, match="begin no passage.*--disable-overlap-schedule"):
+    with pytest.warns(UserWarning, match="begin no passage.*without its overlap schedule"):
         assert open_tokens(doors.sglang()(torch.zeros(1, WIDTH), [{"__req__": request}])) == [[END]]
     # another tokenizer, and lengths
     raises(
