@@ -12,8 +12,8 @@ export TOKENIZERS_PARALLELISM := false
 
 install: $(VENV)/.installed
 
-# torch by pip and pinned: its local CPU build is used where there is one, else PyPI's. The rest by uv, which takes a
-# third of pip's time; by pip where uv cannot, such as behind a mirror that only pip's configuration names.
+# torch by pip and pinned: its local CPU build is used where there is one, else PyPI's. The rest by uv, which is
+# quicker; by pip where uv cannot, such as behind a mirror that only pip's configuration names.
 $(VENV)/.installed: pyproject.toml $(LOCK)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-compile --constraint $(LOCK) torch $(UV)

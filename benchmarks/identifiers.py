@@ -229,11 +229,11 @@ def table(cells: Sequence[Cell]) -> str:
 
 
 def main(
-    sets: list[str] = ["nq"],  # noqa: B006
-    identifiers: list[str] = ["whole", "spans", "title", "keywords", "codes"],  # noqa: B006
-    losses: list[str] = ["cross-entropy"],  # noqa: B006
-    methods: list[str] = [],  # noqa: B006
-    seeds: list[int] = [0],  # noqa: B006
+    sets: Sequence[str] = ("nq",),
+    identifiers: Sequence[str] = ("whole", "spans", "title", "keywords", "codes"),
+    losses: Sequence[str] = ("cross-entropy",),
+    methods: Sequence[str] = (),
+    seeds: Sequence[int] = (0,),
     model: str | None = None,
     limit: int | None = None,
     dry_run: bool = False,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -47,7 +48,7 @@ Identifier = str | tuple[str, ...]
 Ints = npt.NDArray[np.int64]
 
 
-class IdentifierKind:
+class IdentifierKind(ABC):
     """How passages are identified; a kind is a dataclass of its options."""
 
     @property
@@ -70,9 +71,9 @@ class IdentifierKind:
         """This kind, or a copy that also identifies the passages of another corpus, as those added later."""
         return self
 
+    @abstractmethod
     def identify(self, corpus: Corpus) -> Iterable[Sequence[Identifier]]:
         """The identifiers of each passage, at least one; they depend on this passage alone."""
-        raise NotImplementedError
 
     @property
     def record(self) -> dict[str, Any]:
