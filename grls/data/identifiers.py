@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -48,7 +47,7 @@ Identifier = str | tuple[str, ...]
 Ints = npt.NDArray[np.int64]
 
 
-class IdentifierKind(ABC):
+class IdentifierKind:
     """How passages are identified; a kind is a dataclass of its options."""
 
     @property
@@ -71,9 +70,9 @@ class IdentifierKind(ABC):
         """This kind, or a copy that also identifies the passages of another corpus, as those added later."""
         return self
 
-    @abstractmethod
     def identify(self, corpus: Corpus) -> Iterable[Sequence[Identifier]]:
         """The identifiers of each passage, at least one; they depend on this passage alone."""
+        raise NotImplementedError
 
     @property
     def record(self) -> dict[str, Any]:
