@@ -115,7 +115,7 @@ def base_models(
                 return find(candidate)
             except ConfigError as error:
                 errors.append(str(error))
-        without[role] = f"no model for it: {errors[-2]}"  # that of the package
+        without[role] = f"no model for it: {errors[-2].rstrip('.')}"  # that of the package
         return None
 
     return BaseModels(
