@@ -126,6 +126,23 @@ def _nothing_waits_for_the_disk() -> Iterator[None]:
         yield
 
 
+_UNFREEZE = gc.unfreeze
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _what_is_frozen_stays() -> Iterator[None]:
+    """A server that begins looks for garbage among all objects, those of all tests before: seconds each time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gc, "unfreeze", lambda: None)
+        yield
+
+
+@pytest.fixture
+def unfreezing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Garbage is looked for as outside the tests."""
+    monkeypatch.setattr(gc, "unfreeze", _UNFREEZE)
+
+
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small data set; it is not to be changed."""

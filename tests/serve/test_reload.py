@@ -150,6 +150,7 @@ def test_names_of_folders(tmp_path: Path, folder: Path) -> None:
         named_folders([])
 
 
+@pytest.mark.usefixtures("unfreezing")
 def test_an_old_version_leaves_the_memory_and_what_is_loaded_is_set_aside(
     kinds: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
