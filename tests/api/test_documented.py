@@ -99,7 +99,6 @@ def test_the_ten_lines_run(tmp_path: Path, monkeypatch: Patch, capsys: Capsys) -
     exec(block, names)
     hits = grls.load("runs/otters").search("what do otters eat?", k=5)
     assert (hits[0].id, hits[0].text) == ("0", "Otters eat fish.")
-    assert grls.load("runs/copy").search("what do otters eat?", k=5) == hits
     printed = capsys.readouterr().out
     assert "Otters eat fish." in printed
     assert re.search(r"^\W*mine\b.*100", printed, re.MULTILINE)  # of the experiment
