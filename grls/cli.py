@@ -26,7 +26,15 @@ import grls
 from grls.errors import ConfigError, DataError, Option
 from grls.io import ending
 from grls.io.arguments import UnfitError, fitted
-from grls.io.option_errors import InParagraphs, PlainParser, is_list, name_lines, paragraphs
+from grls.io.option_errors import (
+    InParagraphs,
+    PlainParser,
+    fold_sections,
+    is_list,
+    name_lines,
+    paragraphs,
+    usage,
+)
 from grls.io.progress import showing, wait_asleep_if_busy
 from grls.io.recipes import load_plugins, with_recipes
 
@@ -44,12 +52,14 @@ class Verb:
             plugin. Empty: the verb needs one of its ``names``.
         names: Names that may follow the verb, each with its command.
         training: It trains a stage, whose options are the class ``target``; Lightning handles SIGTERM.
+        example: A command for the help.
     """
 
     summary: str
     target: str | Callable[..., Any] = ""
     names: Mapping[str, Verb] = field(default_factory=dict)
     training: bool = False
+    example: str = ""
 
 
 def _stage(summary: str, options: str) -> Verb:
@@ -114,7 +124,8 @@ VERBS = {
     "index": Verb(
         "make a retriever folder from a model and a corpus, or from other retriever folders",
         "index:make_index",
-        {
+        example="grls index runs/chains/model --corpus data/mine --output runs/retriever",
+        names={
             "hybrid": Verb("a generator with priors that look ahead", "index:make_hybrid"),
             "hops": Verb("a retriever that retrieves hop by hop", "index:make_hops"),
             "fusion": Verb("several retrievers, fused", "index:make_fusion"),
@@ -129,30 +140,48 @@ VERBS = {
     "identify": Verb(
         "make identifiers, which a generator learns to write in place of whole passages",
         "identify:identify_command",
+        example="grls identify keywords --corpus data/mine --output runs/keywords",
     ),
     "search": Verb(
-        "search for one question, and print the best passages or the hops", "search:search_command"
+        "search for one question, and print the best passages or the hops",
+        "search:search_command",
+        example="grls search runs/fitted 'what do otters eat?'",
     ),
     "retrieve": Verb(
-        "retrieve for the queries of a data set, in a single step or hop by hop", "retrieve:retrieve"
+        "retrieve for the queries of a data set, in a single step or hop by hop",
+        "retrieve:retrieve",
+        example="grls retrieve runs/fitted --data data/mine --k 20 --output runs/fitted-test",
     ),
     "fit": Verb(
         "make the best retriever for a data set: train, index, tune, compare, in the time that there is",
         "fit:fit_command",
+        example="grls fit data/mine --output runs/fitted --budget 60m",
     ),
     "judge": Verb(
-        "judge questions: which hits of several retrievers are gold; writes a data set", "judge:judge_command"
+        "judge questions: which hits of several retrievers are gold; writes a data set",
+        "judge:judge_command",
+        example="grls judge runs/fitted --output data/judged",
     ),
-    "tune": Verb("tune the weights and other settings of a retriever folder on dev queries", "tune:tune"),
+    "tune": Verb(
+        "tune the weights and other settings of a retriever folder on dev queries",
+        "tune:tune",
+        example="grls tune runs/retriever --data data/mine",
+    ),
     "fuse": Verb(
         "fuse runs into one: interleaved, by reciprocal ranks, or by scaled scores",
         "fuse:fuse_runs",
-        {"cut": Verb("cut each ranking where its expected F1 is highest", "fuse:fuse_cut")},
+        example="grls fuse runs/a.jsonl runs/b.jsonl --output runs/fused",
+        names={"cut": Verb("cut each ranking where its expected F1 is highest", "fuse:fuse_cut")},
     ),
-    "evaluate": Verb("score runs, or answers and how well their evidence supports them", "evaluate:evaluate"),
+    "evaluate": Verb(
+        "score runs, or answers and how well their evidence supports them",
+        "evaluate:evaluate",
+        example="grls evaluate runs/fitted-test.jsonl --data data/mine --examples 3",
+    ),
     "experiment": Verb(
         "compare retrievers or runs in one table, with significance, cost and a page",
         "experiment:experiment_command",
+        example="grls experiment bm25 runs/fitted --data data/mine --baseline bm25 --output runs/table",
     ),
     "answer": Verb(
         "answer questions with a language model and a retriever",
@@ -174,13 +203,32 @@ VERBS = {
             "generate": Verb("continue texts with retrieved documents", "ralm:ralm_generate"),
         },
     ),
-    "serve": Verb("serve retrievers behind HTTP, with batches, streams and metrics", "serve:serve"),
-    "explain": Verb("say why a gold passage was not found, with the beam tree", "explain:explain"),
+    "serve": Verb(
+        "serve retrievers behind HTTP, with batches, streams and metrics",
+        "serve:serve",
+        example="grls serve runs/fitted",
+    ),
+    "explain": Verb(
+        "say why a gold passage was not found, with the beam tree",
+        "explain:explain",
+        example="grls explain QUERY-ID --retriever runs/fitted --data data/mine",
+    ),
     "check": Verb(
         "check a corpus and its queries (duplicates, unknown ids, …), or every invariant of an index",
         "check:check",
+        example="grls check data/mine",
     ),
 }
+
+
+GROUPS = {
+    "A retriever in one command": ("fit", "search", "serve"),
+    "Compare": ("retrieve", "evaluate", "experiment", "explain", "fuse"),
+    "Data": ("prepare", "check", "judge"),
+    "The parts of a retriever": ("train", "identify", "index", "tune"),
+    "Language models that read what is found": ("answer", "ralm"),
+}
+"""The verbs as ``grls --help`` lists them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -206,7 +254,10 @@ def _without_target(words: list[str], verb: Verb | None, names: list[str], rest:
         print(f"grls {grls.__version__}")
         return 0
     if not words or words[0] in ("-h", "--help"):
-        print(_usage("grls", "VERB", VERBS), "`grls --version` prints its version.", sep="")
+        listed = {title: {name: VERBS[name].summary for name in names} for title, names in GROUPS.items()}
+        groups = [f"{title}:\n{name_lines(verbs)}".rstrip() for title, verbs in listed.items()]
+        print("usage: grls VERB [options]", *groups, f"Example: {VERBS['fit'].example}", sep="\n\n")
+        print("`grls VERB --help` explains a verb, `grls --version` prints the version.")
         return 0 if words else 2
     if verb is None:
         return _unknown(words)
@@ -285,8 +336,8 @@ class Command:
         """Parse and run; the options that a retriever folder stores take the place of the defaults."""
         function = self.function
         parser = self.parser()
-        if not {"-h", "--help"}.isdisjoint(arguments):
-            self.explain(parser)
+        if asked := [place for place, word in enumerate(arguments) if word in ("-h", "--help")]:
+            self.explain(parser, arguments[asked[0] + 1 :])
         arguments = with_lists(arguments, parser)
         parsed = parser.parse_args(arguments)
         folder = parsed.as_dict().get("retriever")
@@ -359,21 +410,32 @@ class Command:
             parser.add_argument("--verify", type=bool | None, default=None, help=_VERIFY)
         return parser
 
-    def explain(self, parser: ArgumentParser) -> None:
-        """Give the parser its help."""
+    def explain(self, parser: ArgumentParser, sections: Sequence[str]) -> None:
+        """Give the parser its help: of many options only those of these ``sections``, ``all`` or none."""
         import docstring_parser
 
         doc = docstring_parser.parse(self.function.__doc__ or "")
         parser.description = "\n\n".join(filter(None, (doc.short_description, doc.long_description)))
+        parser.usage = f"{usage(parser, '--{} {}'.format)} [options]"
         names = {name: verb.summary for name, verb in self.verb.names.items()}
-        parser.epilog = f"See also `{self.prog} NAME`:\n\n{name_lines(names)}\n" if names else "\n"
+        parser.epilog = f"Example:\n\n  {self.verb.example}\n\n" if self.verb.example else "\n"
+        parser.epilog += f"See also `{self.prog} NAME`:\n\n{name_lines(names)}\n" if names else ""
         if self.verb.training and "train" in ending.lacking_extras():
             parser.epilog += '\n\nIt needs Lightning, which is not installed: `pip install "grls[train]"`.'
         helps = {param.arg_name: param.description or "" for param in doc.params}
         for action in parser._actions:
             if not action.option_strings:
                 action.help = helps.get(action.dest, "")
-            action.help = action.help or _SAID.get(action.dest)
+            action.help = (
+                _SAID[action.dest] if action.dest == "print_config" else action.help or _SAID.get(action.dest)
+            )
+        given, general, *others = parser._action_groups
+        for group in others:
+            if group.title == (doc.short_description or "").rstrip("."):
+                group.title = "options"
+        general.title = "general options"
+        parser._action_groups = [given, *others, general]
+        fold_sections(parser, sections)
 
     def saving(self) -> str:
         """The advice after an out-of-memory error: which options save memory."""
@@ -394,6 +456,7 @@ class Command:
 _SAVES = ("memory", "batch_size", "beams", "window", "candidates", "max_new_tokens")
 """Options whose lower values save memory, in the order in which they are advised."""
 _SAID = {
+    "print_config": "Print all options as YAML, and end.",
     "device": "Where models run: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.",
     "precision": "Precision of models: float32, bfloat16, or int8 on CPUs (generators only); auto: bfloat16 "
     "where the processor has it.",

@@ -16,9 +16,9 @@ import pytest
 import torch
 from failing import fails, refuses
 from small_data import small_tokenizer, write_jsonl
-from verbs import commands
+from verbs import commands, fault
 
-from grls.cli import VERBS, Command, main
+from grls.cli import GROUPS, VERBS, Command, main
 from grls.io.progress import counted
 
 
@@ -148,7 +148,7 @@ def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize("command", commands())
 def test_help_explains_every_option(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        main([*command.split(), "--help"])
+        main([*command.split(), "--help", "all"])
     assert caught.value.code == 0
     text = capsys.readouterr().out
     options = re.split(r"\n  (?=-)", text)[1:]
@@ -159,6 +159,33 @@ def test_help_explains_every_option(command: str, capsys: pytest.CaptureFixture[
         if name in ("--config", "--print_config", "--recall", "--recall.help"):
             continue
         assert len(re.findall(r"[a-z]{2,}", re.sub(r"^--\S+( \S+)?", "", described))) >= 1, option
+
+
+@pytest.mark.parametrize("command", commands())
+def test_few_options_are_explained_at_once(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([*command.split(), "--help"])
+    text = capsys.readouterr().out
+    assert len(re.findall(r"^  -", text, re.MULTILINE)) <= 25
+    for section in re.findall(r"--help (\S+)`\):", text):
+        with pytest.raises(SystemExit):
+            main([*command.split(), "--help", section])
+        options = re.findall(rf"^  --{section}\.([\w.]+)", capsys.readouterr().out, re.MULTILINE)
+        assert options
+        assert [name for name in options if not re.search(rf"\b{name}\b", text) and "help" not in name] == []
+
+
+def test_a_section_of_the_help_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["search", "--help", "hop"]) == 1
+    assert capsys.readouterr().err.startswith("error: there is no section 'hop' of options: hops, all.")
+
+
+def test_verbs_are_listed_once_and_have_examples_that_can_be_typed() -> None:
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(VERBS)
+    examples = {name: verb.example for name, verb in VERBS.items() if verb.target}
+    assert {name: fault(example) for name, example in examples.items() if example} == dict.fromkeys(
+        set(examples) - {"ralm"}, ""
+    )
 
 
 def test_options_of_a_section_by_name_or_as_json() -> None:

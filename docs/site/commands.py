@@ -55,12 +55,12 @@ def _commands(name: str, verb: Verb) -> Iterator[tuple[list[str], Verb]]:
 
 
 def _help(words: list[str]) -> str:
-    """What ``grls WORDS --help`` prints."""
+    """What ``grls WORDS --help all`` prints."""
     printed, before = io.StringIO(), os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = str(WIDTH)
     try:
         with redirect_stdout(printed):
-            main([*words, "--help"])
+            main([*words, "--help", "all"])
     except SystemExit as end:
         if end.code:
             raise

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import textwrap
+from argparse import SUPPRESS, Action
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
@@ -153,9 +154,7 @@ def plain_option_error(message: str, parser: ArgumentParser, config: str | None 
                 return f"there is no option {wrong}; did you mean {Option(name)}?"
             return _no_option(name, options)
         takes = f"takes {' and '.join(positionals)}, and options" if positionals else "takes only options"
-        needed = [f"{Option(name, name.upper())}" for name in options if actions[f"--{name}"].required]
-        form = " ".join([parser.prog, *map(str.upper, positionals), *needed])
-        return f"the argument {words[0]!r} has no place: `{parser.prog}` {takes}. Write `{form}`."
+        return f"the argument {words[0]!r} has no place: `{parser.prog}` {takes}. Write `{usage(parser)}`."
     if match := _MISSING.fullmatch(line):
         names = match[1].split(", ")
         return _needed(f"the argument {name}" if name in positionals else name.lstrip("-") for name in names)
@@ -177,6 +176,35 @@ def plain_option_error(message: str, parser: ArgumentParser, config: str | None 
     if match := re.match(r"Problems parsing config: (.+)", line, re.DOTALL):
         return f"{config.removesuffix(': ')} is no YAML: {' '.join(match[1].split())}."
     return line
+
+
+def usage(parser: ArgumentParser, written: Callable[[str, str], object] = Option) -> str:
+    """A command with what it needs."""
+    given = [one.dest.upper() for one in parser._actions if not one.option_strings]
+    needed = [one.dest for one in parser._actions if one.option_strings and one.required]
+    values = (f"{written(name, name.rpartition('.')[2].upper())}" for name in needed)
+    return " ".join([parser.prog, *given, *values])
+
+
+_MOST = 25
+"""Options that are explained at once."""
+
+
+def fold_sections(parser: ArgumentParser, asked: Sequence[str]) -> None:
+    """Name the options of sections that are not asked for, where there are too many to explain."""
+    sections = {group.dest: group for group in parser._action_groups if group.dest is not None}
+    if unknown := [name for name in asked if name not in {*sections, "all"}]:
+        raise ConfigError(f"there is no section {unknown[0]!r} of options: {', '.join([*sections, 'all'])}.")
+    if "all" in asked or len(parser._actions) <= _MOST:
+        return
+    for name, group in sections.items():
+        if name not in asked:
+            names = [one.dest.removeprefix(f"{name}.") for one in group._group_actions]
+            shown = ", ".join(one for one in names if one != name and not one.endswith("help"))
+            group.description = f"{' '.join(str(group.title).split())}: {shown}"
+            group.title = f"--{name}.… (`{parser.prog} --help {name}`)"
+            for action in group._group_actions:
+                action.help = SUPPRESS
 
 
 def _takes(kind: str, value: str) -> bool:
@@ -304,6 +332,13 @@ class InParagraphs(DefaultHelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return paragraphs(text, width, indent)
+
+    def _get_help_string(self, action: Action) -> str:
+        said = action.help or ""
+        if action.dest == "config" or action.default in (None, SUPPRESS):
+            return said
+        shown = str(action.default).lower() if isinstance(action.default, bool) else "%(default)s"
+        return f"{said} (default: {shown})" if action.option_strings else said
 
 
 _PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: "\u2421"}
