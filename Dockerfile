@@ -2,7 +2,8 @@
 #
 # TORCH_INDEX: an index of PyTorch builds, for its small CPU build: the address behind --index-url in the line that
 # the selector of PyTorch's installation page shows for Pip and CPU. Empty: PyPI's build, which takes a GPU where the
-# container gets one, and the CPU otherwise. EXTRAS: the extras of grls. Versions are those of requirements.lock.
+# container gets one, and the CPU otherwise. EXTRAS: the extras of grls. Files are those of requirements.hashes: uv
+# compares the hashes of a constraint; TORCH_INDEX has builds of its own, without a hash there.
 ARG PYTHON=3.12
 
 FROM python:${PYTHON}-slim AS wheel
@@ -16,12 +17,12 @@ RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 FROM python:${PYTHON}-slim AS packages
 ARG TORCH_INDEX=
 ARG EXTRAS=serve,mcp
-COPY requirements.lock /build/requirements.lock
+COPY requirements.hashes /build/requirements.hashes
 COPY --from=wheel /wheels /wheels
-RUN python -m venv /opt/grls
+RUN python -m venv /opt/grls && python -m venv /opt/uv && /opt/uv/bin/python -m pip install --no-cache-dir uv==0.13.9
 # torch first and alone: only torch comes from the index of PyTorch builds.
-RUN /opt/grls/bin/python -m pip install --no-cache-dir --constraint /build/requirements.lock ${TORCH_INDEX:+--index-url $TORCH_INDEX} torch
-RUN /opt/grls/bin/python -m pip install --no-cache-dir --constraint /build/requirements.lock "$(echo /wheels/grls-*.whl)[$EXTRAS]"
+RUN /opt/uv/bin/uv pip install --no-cache --python /opt/grls/bin/python --constraint /build/requirements.hashes ${TORCH_INDEX:+--index-url $TORCH_INDEX} torch
+RUN /opt/uv/bin/uv pip install --no-cache --python /opt/grls/bin/python --constraint /build/requirements.hashes "$(echo /wheels/grls-*.whl)[$EXTRAS]"
 
 FROM python:${PYTHON}-slim AS server
 RUN useradd --system --uid 10001 --no-create-home grls

@@ -3,10 +3,12 @@
     python .ci/release.py v0.2.0 --repository https://HOST/OWNER/NAME
 
 The tag is the version of the package and of the citation, and stands with its date at the top of the
-changelog; the links of the package lead to the repository, if it is given. Exit code 1: what is not so.
+changelog; the links of the package, and the name for the registry of MCP servers, lead to the
+repository, if it is given. Exit code 1: what is not so.
 """
 
 import argparse
+import json
 import re
 import sys
 import tomllib
@@ -47,7 +49,15 @@ def differences(root: Path, tag: str, repository: str | None = None) -> list[str
     text = line("CHANGELOG.md", "^## (.+)$")
     if not re.fullmatch(re.escape(version) + r" \(\d{4}-\d\d-\d\d\)", text):
         faults.append(f"CHANGELOG.md begins with '## {text}', expected '## {version} (YEAR-MONTH-DAY)'")
+    server = json.loads((root / "server.json").read_text(encoding="utf-8"))
+    if {server["version"], *(package["version"] for package in server["packages"])} != {version}:
+        faults.append(f"server.json has another version than the tag {tag}")
     if repository is not None:
+        _, _, _, owner, name = repository.split("/")[:5]
+        if server["name"] != f"io.github.{owner}/{name}":
+            faults.append(f"server.json has the name {server['name']!r}, expected 'io.github.{owner}/{name}'")
+        if f"mcp-name: {server['name']} " not in (root / "README.md").read_text(encoding="utf-8"):
+            faults.append(f"README.md lacks: <!-- mcp-name: {server['name']} -->")
         project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         for name, end in LINKS.items():
             if project["urls"].get(name) != repository + end:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -121,6 +122,8 @@ class Cell:
         self._grls("retrieve", str(grown), *asked, *few, *search, makes=Path(f"{run}.info.json"))
         if not self.call.dry_run:
             self._score(run, grown)
+            for made in ("train/checkpoints", "retriever", "grown"):  # gigabytes, and made anew where needed
+                shutil.rmtree(self.folder / made, ignore_errors=True)
 
     def train(self) -> Path:
         """The model; of a loss over candidates it goes on from that of cross-entropy."""
@@ -130,11 +133,12 @@ class Cell:
         if self.call.model is not None:
             options += ["--model.generator.name_or_path", self.call.model]
         if self.loss != "cross-entropy":
-            options += shlex.split(GRID["losses"][self.loss]) + shlex.split(GRID["after"])
+            further = shlex.split(GRID["losses"][self.loss])
+            options += [*shlex.split(GRID["after"]), *further]
             first = Cell(self.name, self.identifiers, "cross-entropy", self.seed, self.mode, self.call)
             model, run = first.train(), first.folder / "candidates"
             options += ["--model.generator.name_or_path", str(model)]
-            if self.loss != "longer":
+            if "--config" in further:  # over candidates
                 asked = ("--data", str(self.data / "known"), "--split", "train", "--output", str(run))
                 search = ("--search.mode", self.mode, *shlex.split(GRID["candidates"]))
                 retriever = str(first.index(model))
@@ -245,7 +249,7 @@ def main(
         sets: Data sets, folders of data/.
         identifiers: Kinds of identifiers, or names of ``identifiers.yaml``.
         losses: ``cross-entropy``; further training with ``margin``, ``listwise``, ``dpo`` or ``kto``; or
-            ``longer``, as many steps more of cross-entropy.
+            ``longer`` and ``long``, as many steps more of cross-entropy, and 400.
         methods: Published methods, in place of the grid of identifiers and losses.
         seeds: Seeds.
         model: The language model to begin with, in place of that of ``identifiers.yaml``.

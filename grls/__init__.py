@@ -11,7 +11,7 @@ The names below are imported when they are used first, so ``import grls`` is qui
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from grls.api.experiment import experiment as experiment

@@ -131,7 +131,7 @@ _UNFREEZE = gc.unfreeze
 
 @pytest.fixture(scope="session", autouse=True)
 def _what_is_frozen_stays() -> Iterator[None]:
-    """A server that begins looks for garbage among all objects, those of all tests before: seconds each time."""
+    """A server that begins looks for garbage among all objects, those of all tests before, too: seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gc, "unfreeze", lambda: None)
         yield

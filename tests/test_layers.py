@@ -181,7 +181,7 @@ def folders() -> list[Path]:
 
 @pytest.mark.parametrize("folder", folders(), ids=lambda folder: str(folder.relative_to(ROOT)))
 def test_a_folder_says_what_each_of_its_files_is_for(folder: Path) -> None:
-    """The docstring of a folder names its modules and folders; those of ``grls`` stand in docs/concepts/architecture.md."""
+    """The docstring of a folder names its modules and folders; ``grls`` has a page for it."""
     if folder.name == "grls":
         return
     told = ast.get_docstring(parsed(folder / "__init__.py")) or ""

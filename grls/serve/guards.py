@@ -203,7 +203,7 @@ class Admission:
 # logged.
 
 ADMIN = "GRLS_ADMIN_TOKEN"
-"""The environment variable with the token of the administrator."""
+"""The environment variable with the token of the administrator; with _FILE behind it: with the file of it."""
 SHORTEST = 16
 """Least number of characters of a key or token."""
 
@@ -218,7 +218,7 @@ def read_keys(file: str | Path) -> frozenset[bytes]:
 
 def read_admin_token(file: str | Path | None) -> bytes | None:
     """The hash of the administrator's token, from a file, else from the environment, if there is one."""
-    if file is not None:
+    if file := file or os.environ.get(f"{ADMIN}_FILE"):
         ((line, token), *more) = named_lines(Path(file), "the token of the administrator")
         if more or len(token.strip()) < SHORTEST:
             raise DataError(f"expected one line with a token of {SHORTEST} characters or more.", file, line)

@@ -67,8 +67,9 @@ class AccessOptions:
         allowed_hosts: Further host names under which the server is reached, without ports, such as
             search.example.org behind a proxy; '*': any. A server at a loopback address answers requests for
             localhost, 127.0.0.1 and these names alone.
-        admin: File with the token of POST /admin/reload; null: the environment variable GRLS_ADMIN_TOKEN;
-            without both, nothing can be reloaded.
+        admin: File with the token of POST /admin/reload; null: that of the environment variable
+            GRLS_ADMIN_TOKEN_FILE, or GRLS_ADMIN_TOKEN, which has the token; without any, nothing can be
+            reloaded.
     """
 
     keys: str | None = None

@@ -115,6 +115,11 @@ def test_files_of_keys_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("GRLS_ADMIN_TOKEN", "short")
     with pytest.raises(DataError, match="GRLS_ADMIN_TOKEN has fewer"):
         read_admin_token(None)
+    monkeypatch.setenv("GRLS_ADMIN_TOKEN_FILE", str(file))  # it goes before the token itself
+    with pytest.raises(DataError, match="one line with a token"):
+        read_admin_token(None)
+    file.write_text("a-token-of-the-administrator\n")
+    assert read_admin_token(None) == read_admin_token(file)
 
 
 def test_origins(slow: Serve) -> None:

@@ -1,5 +1,6 @@
 """The files beside the code say what is so: version, commands of workflows, files that are named."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import yaml
 from pythons import supported
 from release import differences
+from verbs import fault
 
 import grls
 
@@ -98,8 +100,18 @@ def test_a_release_is_one_version_everywhere(tmp_path: Path) -> None:
     write("CITATION.cff", "title: x\nversion: 1.2.0\n")
     write("CHANGELOG.md", "# Changes\n\n## 1.2.0 (2027-01-31)\n\nNew.\n\n## 1.1.0 (2026-12-01)\n")
     write("pyproject.toml", "[project.urls]\n")
+    server = {"name": "io.github.OWNER/name", "version": "1.2.0", "packages": [{"version": "1.2.0"}]}
+    write("server.json", json.dumps(server))
+    write("README.md", "<!-- mcp-name: io.github.owner/name -->")
     assert differences(tmp_path, "v1.2.0") == []
-    assert len(differences(tmp_path, "v1.1.0")) == 3
+    assert len(differences(tmp_path, "v1.1.0")) == 4
+    write("server.json", json.dumps(server | {"packages": [{"version": "1.1.0"}]}))
+    assert differences(tmp_path, "v1.2.0") == ["server.json has another version than the tag v1.2.0"]
+    write("server.json", json.dumps(server))
+    faults = differences(tmp_path, "v1.2.0", "https://host/owner/name")
+    assert any("expected 'io.github.owner/name'" in fault for fault in faults)
+    assert any("README.md lacks" in fault for fault in faults)
+    write("server.json", json.dumps(server | {"name": "io.github.owner/name"}))
     assert "form v1.2.3" in differences(tmp_path, "1.2.0")[0]
     write("CHANGELOG.md", "# Changes\n\n## 1.2.0 (not released yet)\n")
     assert "expected '## 1.2.0 (YEAR-MONTH-DAY)'" in differences(tmp_path, "v1.2.0")[0]
@@ -108,6 +120,25 @@ def test_a_release_is_one_version_everywhere(tmp_path: Path) -> None:
         "pyproject.toml", "[project.urls]\n" + "\n".join(fault.partition("lacks: ")[2] for fault in lacking)
     )
     assert len(differences(tmp_path, "v1.2.0", "https://host/owner/name")) == 1
+
+
+def test_agents_can_install_the_server_that_is_registered() -> None:
+    server = json.loads((ROOT / "server.json").read_text(encoding="utf-8"))
+    assert (server["version"], len(server["description"]) <= 100) == (grls.__version__, True)
+    assert f"<!-- mcp-name: {server['name']} -->" in (ROOT / "README.md").read_text(encoding="utf-8")
+    (package,) = server["packages"]
+    words = [
+        word
+        for one in package["packageArguments"]
+        for word in (one.get("name"), one.get("value", "folder"))
+        if word is not None
+    ]
+    assert fault(f"grls {' '.join(words)}") == ""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    assert {one["value"] for one in package["runtimeArguments"]} == {"grls[mcp]", "grls"}
+    assert "mcp" in extras
 
 
 def test_all_tests_run_before_a_release() -> None:

@@ -33,16 +33,18 @@ def test_nothing_runs_as_root_and_no_tool_of_the_build_stays() -> None:
 
 
 def test_packages_are_those_of_the_lock() -> None:
-    installs = [text for text in texts("RUN") if "pip install" in text]
+    installs = [text for text in texts("RUN") if "uv pip install" in text]
     assert len(installs) == 2
-    assert all("--constraint /build/requirements.lock" in text for text in installs)
-    assert all("--no-cache-dir" in text for text in texts("RUN") if " pip " in text)
-    assert re.search(r"^torch==", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    assert all("--constraint /build/requirements.hashes" in text for text in installs)
+    assert all("--no-cache" in text for text in texts("RUN") if " pip " in text)
+    assert re.search(r"^torch==", (ROOT / "requirements.hashes").read_text(), re.MULTILINE)
+    (made,) = re.findall(r"^UV := (uv==\S+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert f" {made}" in "\n".join(texts("RUN"))
 
 
 def test_what_is_copied_is_sent_and_nothing_else() -> None:
     sources = [word for text in texts("COPY") if "--from" not in text for word in shlex.split(text)[:-1]]
-    assert set(sources) == {*FILES, *PARTS, "requirements.lock"}
+    assert set(sources) == {*FILES, *PARTS, "requirements.hashes"}
     for source in sources:
         assert (ROOT / source).exists()
         assert is_sent(source, IGNORED)
@@ -62,6 +64,9 @@ def test_compose() -> None:
         assert one["ports"] == ["127.0.0.1:${PORT:-8000}:8000"]
         assert one["read_only"]
         assert one["cap_drop"] == ["ALL"]
+        assert one["mem_limit"]
+        assert one["pids_limit"]
+        assert one["secrets"] == ["admin"]
         assert one["command"][0] == command_of(STEPS, "CMD")[0]
     (device,) = services["gpu"]["deploy"]["resources"]["reservations"]["devices"]
     assert device["capabilities"] == ["gpu"]
