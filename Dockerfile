@@ -17,11 +17,11 @@ RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 FROM python:${PYTHON}-slim AS packages
 ARG TORCH_INDEX=
 ARG EXTRAS=serve,mcp
-COPY requirements.hashes /build/requirements.hashes
+COPY requirements.lock requirements.hashes /build/
 COPY --from=wheel /wheels /wheels
 RUN python -m venv /opt/grls && python -m venv /opt/uv && /opt/uv/bin/python -m pip install --no-cache-dir uv==0.13.9
-# torch first and alone: only torch comes from the index of PyTorch builds.
-RUN /opt/uv/bin/uv pip install --no-cache --python /opt/grls/bin/python --constraint /build/requirements.hashes ${TORCH_INDEX:+--index-url $TORCH_INDEX} torch
+# torch first and alone: only torch comes from the index of PyTorch builds, whose hashes are not those of PyPI.
+RUN /opt/uv/bin/uv pip install --no-cache --python /opt/grls/bin/python --constraint /build/requirements.$([ -n "$TORCH_INDEX" ] && echo lock || echo hashes) ${TORCH_INDEX:+--index-url $TORCH_INDEX} torch
 RUN /opt/uv/bin/uv pip install --no-cache --python /opt/grls/bin/python --constraint /build/requirements.hashes "$(echo /wheels/grls-*.whl)[$EXTRAS]"
 
 FROM python:${PYTHON}-slim AS server

@@ -20,8 +20,7 @@ from grls.data.dataset import Qrels, evidence_qrels, query_of, read_queries, rea
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
 from grls.io.jsonl import object_of, read_jsonl
-from grls.io.option_errors import visible
-from grls.io.progress import counted
+from grls.io.progress import counted, visible
 
 
 def prepare(

@@ -14,7 +14,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
 from grls.evaluation.measures import RunDepth
-from grls.io.option_errors import visible
+from grls.io.progress import visible
 from grls.io.work import Record, all_done
 from grls.runs.portions import RunInfo
 from grls.runs.results import find_passages

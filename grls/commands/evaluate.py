@@ -51,7 +51,7 @@ def evaluate(
     from grls.evaluation.metrics import KS, cutoffs
     from grls.evaluation.significance import compare_runs, format_comparison
     from grls.io.files import refuse_unwritable, write_json
-    from grls.io.option_errors import visible
+    from grls.io.progress import visible
     from grls.runs.comparable import load_runs
 
     answers = [run for run in runs if run.endswith(ENDING)]

@@ -18,7 +18,7 @@ from grls.data.dataset import read_split
 from grls.errors import ConfigError, DataError
 from grls.io.arguments import Count
 from grls.io.files import atomic_file, refuse_unwritable, without_ending, write_json
-from grls.io.option_errors import visible
+from grls.io.progress import visible
 from grls.models.option_names import Device
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions

@@ -14,8 +14,7 @@ from grls.data.types import Query
 from grls.errors import ConfigError, DataError, Option
 from grls.io.arguments import Count
 from grls.io.ending import require
-from grls.io.option_errors import aligned, visible
-from grls.io.progress import counted
+from grls.io.progress import aligned, counted, visible
 from grls.io.work import alone_in
 from grls.models.option_names import Device, Precision
 from grls.serve.start import Port, named_folders

@@ -12,7 +12,7 @@ from grls.data.evidence import part_around
 from grls.data.types import Hit, hop_and_links
 from grls.errors import ConfigError, DataError
 from grls.io.arguments import Count
-from grls.io.option_errors import json_line, visible
+from grls.io.progress import json_line, visible
 from grls.models.option_names import Device, Precision
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 

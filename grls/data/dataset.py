@@ -29,8 +29,7 @@ from grls.data.words import pieces
 from grls.errors import DataError, Option
 from grls.io.files import atomic_folder, text_lines
 from grls.io.jsonl import object_of, read_jsonl, string_of, write_line
-from grls.io.option_errors import visible
-from grls.io.progress import counted
+from grls.io.progress import counted, visible
 
 if TYPE_CHECKING:
     from grls.data.codec import Codec

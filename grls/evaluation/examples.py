@@ -10,8 +10,7 @@ from typing import NamedTuple
 from grls.data.types import Hit, Query
 from grls.evaluation.evaluate import Judged, stated_problems
 from grls.evaluation.graph import graph_errors
-from grls.io.option_errors import visible
-from grls.io.progress import counted
+from grls.io.progress import counted, visible
 from grls.runs.results import known_passages, passage_texts
 from grls.runs.trec import without_done
 

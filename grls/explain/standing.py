@@ -13,8 +13,7 @@ from grls.data.links import Naming, as_written
 from grls.data.types import IN_CHAINS, Hit, NameLink, Query
 from grls.explain.beams import passage_numbers
 from grls.explain.text import Part, facts_part, plain_values, query_line, shortened, text_part, with_id
-from grls.io.option_errors import visible
-from grls.io.progress import counted
+from grls.io.progress import counted, visible
 from grls.retrieve.base import MatchesWords, Retriever, ScoresAll
 from grls.retrieve.hops.linked import LinkPrior
 from grls.retrieve.hops.retriever import RankedHops

@@ -11,8 +11,7 @@ from grls.data.types import Query
 from grls.errors import Option
 from grls.explain.explain import MEANING, VERDICTS, Explainer, Explanation, PathRow
 from grls.explain.options import TEXT_ALONE
-from grls.io.option_errors import aligned, visible
-from grls.io.progress import Progress, counted
+from grls.io.progress import Progress, aligned, counted, visible
 from grls.retrieve.hops.stop import StopRule
 
 HEADER = ("step", "token", "log p", "prefix", "allowed", "rank", "best", "bar", "margin", "fate", "preferred")

@@ -20,8 +20,7 @@ from grls.fitting.options import DEPTH
 from grls.fitting.search import Skipped
 from grls.fitting.splits import CUT, DEV, TEST, WRITTEN, sizes_line
 from grls.io.files import atomic_file, is_temporary, write_json
-from grls.io.option_errors import aligned
-from grls.io.progress import counted, duration
+from grls.io.progress import aligned, counted, duration
 from grls.models.load.base_models import title_of
 from grls.retrieve.hub import CARD, card_text
 from grls.retrieve.hub_names import CardOptions

@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from grls.errors import ConfigError, GrlsError, OptionError, in_shell, out_of_memory, worded_for
 from grls.io.files import WRITE_ERRORS, is_write_failure
-from grls.io.option_errors import Visible, visible
+from grls.io.progress import Visible, visible
 
 SIGNALS = ("SIGTERM", "SIGHUP")
 """The signals that end a command, beside Ctrl-C."""

@@ -1,4 +1,4 @@
-"""What is wrong with an option, in one line of plain English; the texts of ``--help``, safe to print.
+"""What is wrong with an option, in one line of plain English; the texts of ``--help``.
 
 For a wrong option jsonargparse prints every type that it tried, below the whole usage. This module takes
 the path of the option and the reason from that text, and names the option that may be meant.
@@ -6,14 +6,12 @@ the path of the option and the reason from that text, and names the option that 
 
 from __future__ import annotations
 
-import json
-import logging
 import os
 import re
 import shutil
 import textwrap
 from argparse import SUPPRESS, Action
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from difflib import get_close_matches
@@ -339,43 +337,3 @@ class InParagraphs(DefaultHelpFormatter):
             return said
         shown = str(action.default).lower() if isinstance(action.default, bool) else "%(default)s"
         return f"{said} (default: {shown})" if action.option_strings else said
-
-
-_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: "\u2421"}
-_ESCAPED = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
-_VISIBLE = _PICTURES | {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
-
-
-def visible(text: str) -> str:
-    """A text with visible signs for its control characters; line breaks and tabs stay.
-
-    Escape sequences in a passage, a query or an id could clear the screen, hide text, or write to the
-    clipboard.
-    """
-    return text.translate(_VISIBLE)
-
-
-def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
-    """The columns in ``left`` are aligned left."""
-    rows = [[visible(cell) for cell in row] for row in rows]
-    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        parts = [
-            cell.ljust(w) if c in left else cell.rjust(w)
-            for c, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(parts).rstrip())
-    return lines
-
-
-def json_line(value: Any) -> str:
-    """A value as one line of JSON, with its control characters escaped."""
-    return json.dumps(value, ensure_ascii=False).translate(_ESCAPED)
-
-
-class Visible(logging.Formatter):
-    """Formats log messages with :func:`visible`, since warnings quote foreign text."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record))

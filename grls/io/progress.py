@@ -1,4 +1,5 @@
-"""Progress of long loops: a bar on a terminal, else one line a minute on standard error; numbers and nouns.
+"""Progress of long loops: a bar on a terminal, else one line a minute on standard error; numbers and nouns;
+texts that are safe to print.
 
 Of nested loops all are shown in that line, the outer ones first.
 """
@@ -6,12 +7,14 @@ Of nested loops all are shown in that line, the outer ones first.
 from __future__ import annotations
 
 import ctypes
+import json
+import logging
 import math
 import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -262,3 +265,43 @@ def _read(file: Path) -> str:
         return file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeError):
         return ""
+
+
+_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: "\u2421"}
+_ESCAPED = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
+_VISIBLE = _PICTURES | {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
+
+
+def visible(text: str) -> str:
+    """A text with visible signs for its control characters; line breaks and tabs stay.
+
+    Escape sequences in a passage, a query or an id could clear the screen, hide text, or write to the
+    clipboard.
+    """
+    return text.translate(_VISIBLE)
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
+    """The columns in ``left`` are aligned left."""
+    rows = [[visible(cell) for cell in row] for row in rows]
+    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        parts = [
+            cell.ljust(w) if c in left else cell.rjust(w)
+            for c, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(parts).rstrip())
+    return lines
+
+
+def json_line(value: Any) -> str:
+    """A value as one line of JSON, with its control characters escaped."""
+    return json.dumps(value, ensure_ascii=False).translate(_ESCAPED)
+
+
+class Visible(logging.Formatter):
+    """Formats log messages with :func:`visible`, since warnings quote foreign text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))

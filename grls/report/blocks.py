@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import pandas as pd
 
-from grls.io.option_errors import aligned
+from grls.io.progress import aligned
 
 NONE = "–"
 

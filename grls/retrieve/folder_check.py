@@ -18,8 +18,7 @@ from grls.errors import DataError, MismatchError
 from grls.index.index_check import PartCheck, attempt, check_index
 from grls.index.storage import INDEX_MANIFEST as INDEX
 from grls.io.arguments import checked
-from grls.io.option_errors import visible
-from grls.io.progress import counted
+from grls.io.progress import counted, visible
 from grls.models.option_names import Device
 from grls.retrieve.base import ChecksFolder, Retriever, single_steps
 from grls.retrieve.registry import BM25, Opening, class_of, load_retriever, member_keys

@@ -17,7 +17,7 @@ from grls.data.types import Hit, Passage, Query
 from grls.evaluation.evaluate import judged_runs
 from grls.evaluation.examples import format_examples
 from grls.explain.text import aligned
-from grls.io.option_errors import Visible, visible
+from grls.io.progress import Visible, visible
 from grls.runs.run import Run
 from grls.runs.trec import write_run
 

@@ -35,7 +35,8 @@ def test_nothing_runs_as_root_and_no_tool_of_the_build_stays() -> None:
 def test_packages_are_those_of_the_lock() -> None:
     installs = [text for text in texts("RUN") if "uv pip install" in text]
     assert len(installs) == 2
-    assert all("--constraint /build/requirements.hashes" in text for text in installs)
+    assert "--constraint /build/requirements.hashes " in installs[1]
+    assert 'requirements.$([ -n "$TORCH_INDEX" ] && echo lock || echo hashes) ' in installs[0]
     assert all("--no-cache" in text for text in texts("RUN") if " pip " in text)
     assert re.search(r"^torch==", (ROOT / "requirements.hashes").read_text(), re.MULTILINE)
     (made,) = re.findall(r"^UV := (uv==\S+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -44,7 +45,7 @@ def test_packages_are_those_of_the_lock() -> None:
 
 def test_what_is_copied_is_sent_and_nothing_else() -> None:
     sources = [word for text in texts("COPY") if "--from" not in text for word in shlex.split(text)[:-1]]
-    assert set(sources) == {*FILES, *PARTS, "requirements.hashes"}
+    assert set(sources) == {*FILES, *PARTS, "requirements.lock", "requirements.hashes"}
     for source in sources:
         assert (ROOT / source).exists()
         assert is_sent(source, IGNORED)

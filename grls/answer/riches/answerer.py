@@ -36,8 +36,7 @@ from grls.evaluation.answers import ENDING, read_answers, score_answers, summary
 from grls.io.files import atomic_file, sha256
 from grls.io.html import framed
 from grls.io.locks import exclusive
-from grls.io.option_errors import visible
-from grls.io.progress import counted
+from grls.io.progress import counted, visible
 from grls.io.work import GrowingFile, Record, all_done
 from grls.models.causal.slots import plant_causal
 from grls.models.load.language import end_tokens, load_language_model

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from grls.io.html import document
-from grls.io.option_errors import visible
+from grls.io.progress import visible
 
 _TYPES = {
     ".css": "text/css; charset=utf-8",
