@@ -159,8 +159,8 @@ def experiment_command(
     write_json(f"{output}.json", content)
     print(", ".join([*files_of, f"{output}.json"]))
     if page:
-        from grls.report.blocks import Section, Subsection
-        from grls.report.page import build_page, write_report
+        from grls.report.blocks import Block, Section, Subsection
+        from grls.report.page import build_page, quality_by_time, write_report
 
         reference = next((label for label, system in by_label.items() if system == baseline), None)
         tested = [name for name in names if not name.startswith("Judged")]
@@ -168,7 +168,15 @@ def experiment_command(
         built = build_page(groups, ks, k, reference, seed, tested=tested)
         titles = [*(table.data for table in tables), *(table.name.capitalize() for table in more)]
         parts = [Subsection(name, (shown,)) for name, shown in zip(titles, every, strict=True)]
-        built = built._replace(sections=(Section("Systems", tuple(parts)), *built.sections))
+        answer: list[Block] = [] if parts[1:] else [printed[0]]
+        if len(tables) == 1 and (first := tables[0].measures[0]):
+            rows = [row for row in tables[0].rows if row.seconds and first in row.means]
+            timed = {row.name: (row.seconds or 0.0, row.means[first]) for row in rows}
+            best = max(timed, key=lambda name: timed[name][1], default="")
+            answer += [quality_by_time(timed, best, first)] if timed else []
+        if parts[1:]:
+            built = built._replace(sections=(Section("Systems", tuple(parts)), *built.sections))
+        built = built._replace(answer=tuple(answer))
         print(write_report(built, output))
 
 

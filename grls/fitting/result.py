@@ -208,8 +208,9 @@ def _write_page(
     account: Mapping[str, Sequence[str]],
 ) -> None:
     """The page of experiments over the systems, whose significance is against the chosen one."""
-    from grls.report.blocks import Section, Subsection, Text
-    from grls.report.page import build_page, write_report
+    from grls.evaluation.significance import compare
+    from grls.report.blocks import Block, Section, Subsection, Text
+    from grls.report.page import build_page, quality_by_time, write_report
     from grls.report.runs import load_groups
 
     candidates, options, data = stages.candidates, stages.options, stages.data
@@ -223,8 +224,29 @@ def _write_page(
         fitted.kept if fitted.kept in names else None, seed=options.seed, folder=stages.output,
         title=f"grls fit: {counted(len(names), 'candidate')} over {counted(len(data.corpus), 'passage')}",
     )  # fmt: skip
+    (group,) = groups
+    scores = {r.label: v for r in group.runs if (v := group.values(r, options.decides)) is not None}
+    answer: list[Block] = []
+    if (kept := scores.get(fitted.kept)) is not None:
+        said = f"Chosen: {fitted.kept}. {options.decides} {100 * fmean(kept):.1f} on {split}"
+        if fitted.kept != BM25 and BM25 in scores:
+            found = compare(kept, scores[BM25], seed=options.seed)
+            beside = "below" if found.difference < 0 else "above"
+            said += (
+                f", {100 * abs(found.difference):.1f} points {beside} BM25 (95 % interval {found.interval})"
+            )
+        answer.append(Text(f"{said}; {milliseconds(fitted.query_seconds[fitted.kept])} ms a query."))
+    if scores:
+        points = {n: (fitted.query_seconds[n], fmean(v)) for n, v in scores.items()}
+        answer.append(quality_by_time(points, fitted.kept, f"{options.decides} on {split}"))
+    if fitted.kept in scores:
+        for query, hits in list(zip(gold.queries, candidates.rankings(fitted.kept, [gold]), strict=True))[:3]:
+            ranks = [n for n, hit in enumerate(hits, 1) if gold.qrels[query.id].get(hit.id, 0) > 0]
+            place = f"found at rank {ranks[0]}" if ranks else f"missed in the first {len(hits)}"
+            answer.append(Text(f"“{query.text}” {place}."))
+    answer += [Text(fitted.more)] if fitted.more else []
     parts = [Subsection(heading, tuple(map(Text, lines))) for heading, lines in account.items()]
-    page = page._replace(sections=(Section("The run", tuple(parts)), *page.sections))
+    page = page._replace(sections=(Section("The run", tuple(parts)), *page.sections), answer=tuple(answer))
     write_report(page, str(stages.output / "report"))
 
 

@@ -14,20 +14,20 @@ from html import escape
 STYLE = """\
 :root {
   color-scheme: light dark;
-  --page: #ffffff; --ink: #16181d; --soft: #565c66; --line: #d5d9e0; --head: #f1f3f6; --best: #0a6b47;
-  --heat: #2f7fd0; --warn: #9a5b00; --card: #fafbfc;
+  --page: #faf8f4; --ink: #1e1c19; --soft: #5f5a52; --line: #ddd7cc; --head: #f1eee7; --best: #23653a;
+  --heat: #2f7fd0; --warn: #b0351a; --card: #ffffff;
 }
 @media (prefers-color-scheme: dark) {
   :root {
-    --page: #14171c; --ink: #e6e8ec; --soft: #a3aab5; --line: #363c46; --head: #1e232b; --best: #6fd6a8;
-    --heat: #2f7fd0; --warn: #f0b45a; --card: #191d23;
+    --page: #121316; --ink: #ece9e3; --soft: #a8a49c; --line: #33363d; --head: #202328; --best: #83d69e;
+    --heat: #2f7fd0; --warn: #ff9c7e; --card: #1a1c20;
   }
 }
 * { box-sizing: border-box; }
 body {
   margin: 0 auto; padding: 1rem clamp(0.8rem, 3vw, 2rem) 4rem; max-width: 78rem; overflow-wrap: break-word;
   background: var(--page); color: var(--ink);
-  font: 1rem/1.5 system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif;
+  font: 15px/1.5 Inter, -apple-system, "Segoe UI", Roboto, "Noto Sans", system-ui, sans-serif;
 }
 .scroll { overflow-x: auto; margin: 0.8rem 0 0.2rem; border: 1px solid var(--line); border-radius: 8px; }
 .scroll:focus-visible { outline: 3px solid var(--heat); }

@@ -144,11 +144,12 @@ class Section(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The page."""
+    """The page: its ``answer`` on the first screen, the sections folded below."""
 
     title: str
     summary: str
     sections: tuple[Section, ...]
+    answer: tuple[Block, ...] = ()
 
 
 class Column(NamedTuple):

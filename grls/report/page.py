@@ -11,7 +11,9 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from html import escape
 from importlib.resources import files
+from math import ceil, floor, log10
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -114,7 +116,7 @@ def _section(
         "Recall": (*lead, recall_table(group, ks, k), *_gallery(recall_curves(group))),
         "Standard measures": (measures_table(group),) if "measures" in group.runs[0].report else (),
         "Lengths of chains": _gallery(length_histograms(group)),
-        "Other metrics": section_tables(group),
+        "Other metrics": [table for table in section_tables(group) if len(table.rows) > 1],
         "Significance": [table for table in tests if table is not None],
         "Similarity of predictions": similarity_tables(group, k),
     }
@@ -518,6 +520,39 @@ def recall_curves(group: DataGroup) -> list[Picture]:
         for run, c in zip(runs, curves, strict=True)
     )
     return [Picture(name, "Recall@k by k, every run", svg, f"Curves of recall (%) by cut-off. {ends}.")]
+
+
+def quality_by_time(points: Mapping[str, tuple[float, float]], chosen: str, measure: str) -> Gallery:
+    """Quality against time, of each name its (seconds a query, share of 1); the time axis is logarithmic."""
+    times = [log10(max(1e-6, seconds)) for seconds, _ in points.values()]
+    low, high = floor(min(times)), max(ceil(max(times)), floor(min(times)) + 1)
+    worst, best = min(value for _, value in points.values()), max(value for _, value in points.values())
+    spread = max(best - worst, 0.01)
+    marks = []
+    for tick in range(low, high + 1):
+        x = 50 + 500 * (tick - low) / (high - low)
+        marks.append(f'<path d="M{x:.0f} 10V240" stroke="{INK}" stroke-opacity="0.15"/>')
+        marks.append(f'<text x="{x:.0f}" y="258" text-anchor="middle">{1000 * 10.0**tick:g} ms</text>')
+    free = 10.0  # the next name stands below it
+    for (name, (_, value)), time in sorted(
+        zip(points.items(), times, strict=True), key=lambda p: -p[0][1][1]
+    ):
+        x, y = 50 + 500 * (time - low) / (high - low), 25 + 200 * (best - value) / spread
+        free = max(free + 15, y)
+        is_chosen, side = name == chosen, "end" if x > 300 else "start"
+        colour, weight = (COLOURS[1], "bold") if is_chosen else (COLOURS[0], "normal")
+        marks.append(f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{6 if is_chosen else 4}" fill="{colour}"/>')
+        words = escape(textwrap.shorten(f"{name} {100 * value:.1f}", 44, placeholder=" …"))
+        marks.append(
+            f'<text x="{x + (10 if x <= 300 else -10):.0f}" y="{free + 4:.0f}" text-anchor="{side}" '
+            f'font-weight="{weight}">{words}</text>'
+        )
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 600 {max(265, free + 15):.0f}" width="600" '
+        f'font-family="sans-serif" font-size="12" fill="{INK}">{"".join(marks)}</svg>'
+    )
+    said = "; ".join(f"{n}: {100 * v:.1f} in {1000 * s:.1f} ms" for n, (s, v) in points.items())
+    return Gallery((Picture("quality-by-time", f"{measure} (%) by time a query", svg, f"{said}."),))
 
 
 def length_histograms(group: DataGroup) -> list[Picture]:

@@ -19,6 +19,7 @@ from grls.evaluation.misses import KINDS
 from grls.report.blocks import (
     Cell,
     Column,
+    Gallery,
     Page,
     Section,
     Subsection,
@@ -28,6 +29,7 @@ from grls.report.blocks import (
 from grls.report.page import (
     build_page,
     overlap,
+    quality_by_time,
     recall_curves,
     recall_table,
     render_html,
@@ -551,3 +553,18 @@ def test_an_output_that_names_a_folder_is_refused(command, files, tmp_path, caps
     told = fails(capsys, command, files[0], files[3], "--output", f"{tmp_path}/runs/")
     assert "names a folder, and files are written" in told
     assert not list((tmp_path / "runs").iterdir())
+
+
+def test_the_first_screen_has_every_name_by_quality_and_time_and_the_rest_is_folded(page):
+    points = {"bm25": (0.001, 0.5), EVIL: (0.1, 0.5), "slow": (10.0, 0.9)}
+    picture = quality_by_time(points, "slow", "R@5").pictures[0]
+    svg = ElementTree.fromstring(picture.svg)
+    marks = svg.findall("{*}circle")
+    assert [round(float(m.get("cx"))) for m in marks] == [550, 50, 300]  # the best first; log time
+    assert [m.get("r") for m in marks] == ["6", "4", "4"]
+    names = [text for text in svg.findall("{*}text") if text.get("font-weight")]
+    assert [text.get("y") for text in names] == ["29", "229", "244"]  # equal values, names apart
+    html = render_html(page._replace(answer=(Gallery((picture,)),)))
+    assert html.index("quality-by-time") < html.index("<details>")
+    assert html.count("<details>") == len(page.sections)
+    assert Document(html).named("details") == [{}] * len(page.sections)  # none is open
