@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import Parameter, isclass, signature
+from itertools import takewhile
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
@@ -337,7 +338,7 @@ class Command:
         function = self.function
         parser = self.parser()
         if asked := [place for place, word in enumerate(arguments) if word in ("-h", "--help")]:
-            self.explain(parser, arguments[asked[0] + 1 :])
+            self.explain(parser, list(takewhile(lambda word: word[:1] != "-", arguments[asked[0] + 1 :])))
         arguments = with_lists(arguments, parser)
         parsed = parser.parse_args(arguments)
         folder = parsed.as_dict().get("retriever")

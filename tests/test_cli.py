@@ -176,6 +176,11 @@ def test_few_options_are_explained_at_once(command: str, capsys: pytest.CaptureF
 
 
 def test_a_section_of_the_help_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):  # what is behind it does not hide the help
+        main(["search", "--help", "--k", "3"])
+    with pytest.raises(SystemExit):
+        main(["train", "chains", "--help"])
+    assert re.search(r"batches: data, batch_size", " ".join(capsys.readouterr().out.split()))
     assert main(["search", "--help", "hop"]) == 1
     assert capsys.readouterr().err.startswith("error: there is no section 'hop' of options: hops, all.")
 

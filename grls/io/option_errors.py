@@ -197,8 +197,8 @@ def fold_sections(parser: ArgumentParser, asked: Sequence[str]) -> None:
         return
     for name, group in sections.items():
         if name not in asked:
-            names = [one.dest.removeprefix(f"{name}.") for one in group._group_actions]
-            shown = ", ".join(one for one in names if one != name and not one.endswith("help"))
+            inner = [one.dest.removeprefix(f"{name}.") for one in group._group_actions if one.dest != name]
+            shown = ", ".join(one for one in inner if not one.endswith("help"))
             group.description = f"{' '.join(str(group.title).split())}: {shown}"
             group.title = f"--{name}.… (`{parser.prog} --help {name}`)"
             for action in group._group_actions:

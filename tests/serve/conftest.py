@@ -11,7 +11,8 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _no_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GRLS_ADMIN_TOKEN", raising=False)
+    for name in ("GRLS_ADMIN_TOKEN", "GRLS_ADMIN_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="session")

@@ -137,7 +137,7 @@ def test_agents_can_install_the_server_that_is_registered() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
         "optional-dependencies"
     ]
-    assert {one["value"] for one in package["runtimeArguments"]} == {"grls[mcp]", "grls"}
+    assert {one["value"] for one in package["runtimeArguments"]} == {f"grls[mcp]=={grls.__version__}", "grls"}
     assert "mcp" in extras
 
 
