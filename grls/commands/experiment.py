@@ -159,24 +159,29 @@ def experiment_command(
     write_json(f"{output}.json", content)
     print(", ".join([*files_of, f"{output}.json"]))
     if page:
+        from grls.io.progress import counted
         from grls.report.blocks import Block, Section, Subsection
-        from grls.report.page import build_page, quality_by_time, write_report
+        from grls.report.page import answer_blocks, build_page, write_report
 
         reference = next((label for label, system in by_label.items() if system == baseline), None)
         tested = [name for name in names if not name.startswith("Judged")]
         k = cutoff(names[0]) if names[0].startswith("R@") else 5
         built = build_page(groups, ks, k, reference, seed, tested=tested)
-        titles = [*(table.data for table in tables), *(table.name.capitalize() for table in more)]
-        parts = [Subsection(name, (shown,)) for name, shown in zip(titles, every, strict=True)]
-        answer: list[Block] = [] if parts[1:] else [printed[0]]
-        if len(tables) == 1 and (first := tables[0].measures[0]):
-            rows = [row for row in tables[0].rows if row.seconds and first in row.means]
-            timed = {row.name: (row.seconds or 0.0, row.means[first]) for row in rows}
-            best = max(timed, key=lambda name: timed[name][1], default="")
-            answer += [quality_by_time(timed, best, first)] if timed else []
-        if parts[1:]:
-            built = built._replace(sections=(Section("Systems", tuple(parts)), *built.sections))
-        built = built._replace(answer=tuple(answer))
+        answer: list[Block] = []
+        for table, shown in zip(tables, printed, strict=True):
+            rows = {row.name: row for row in table.rows if names[0] in row.means and not row.source}
+            if rows:
+                best = max(rows.values(), key=lambda row: row.means[names[0]])
+                points = {name: (row.seconds, row.means[names[0]]) for name, row in rows.items()}
+                queries = f"{counted(table.queries, 'query')} of {table.data}"
+                found = best.differences.get(names[0])
+                against = None if found is None or table.baseline is None else (table.baseline, found)
+                role = f"finds most of {counted(len(rows), 'system')}"
+                answer += answer_blocks(points, best.name, role, names[0], queries, against)
+            answer.append(shown)
+        parts = [Subsection(table.name.capitalize(), (table,)) for table in more]
+        sections = (Section("Growth and stress", tuple(parts)), *built.sections) if parts else built.sections
+        built = built._replace(sections=sections, answer=tuple(answer))
         print(write_report(built, output))
 
 

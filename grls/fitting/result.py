@@ -7,10 +7,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
+from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
+from grls.data.corpus import Corpus
+from grls.data.types import Hit, Query
 from grls.errors import ConfigError
 from grls.evaluation.measures import MEASURES, measure_names
 from grls.fitting.candidates import ORDER, JudgedQueries, values_of
@@ -28,6 +32,7 @@ from grls.retrieve.registry import BM25, Opening, load_retriever
 
 if TYPE_CHECKING:
     from grls.fitting.stages import FitStages
+    from grls.report.blocks import Table
 
 _PACKAGES = ("grls", "torch", "transformers", "sentence-transformers", "lightning", "bm25s")
 
@@ -210,7 +215,7 @@ def _write_page(
     """The page of experiments over the systems, whose significance is against the chosen one."""
     from grls.evaluation.significance import compare
     from grls.report.blocks import Block, Section, Subsection, Text
-    from grls.report.page import build_page, quality_by_time, write_report
+    from grls.report.page import answer_blocks, build_page, write_report
     from grls.report.runs import load_groups
 
     candidates, options, data = stages.candidates, stages.options, stages.data
@@ -225,29 +230,51 @@ def _write_page(
         title=f"grls fit: {counted(len(names), 'candidate')} over {counted(len(data.corpus), 'passage')}",
     )  # fmt: skip
     (group,) = groups
-    scores = {r.label: v for r in group.runs if (v := group.values(r, options.decides)) is not None}
+    scores = {run.label: values for run in group.runs if (values := group.values(run, options.decides))}
     answer: list[Block] = []
     if (kept := scores.get(fitted.kept)) is not None:
-        said = f"Chosen: {fitted.kept}. {options.decides} {100 * fmean(kept):.1f} on {split}"
+        points = {name: (fitted.query_seconds[name], fmean(values)) for name, values in scores.items()}
+        beside = None
         if fitted.kept != BM25 and BM25 in scores:
-            found = compare(kept, scores[BM25], seed=options.seed)
-            beside = "below" if found.difference < 0 else "above"
-            said += (
-                f", {100 * abs(found.difference):.1f} points {beside} BM25 (95 % interval {found.interval})"
-            )
-        answer.append(Text(f"{said}; {milliseconds(fitted.query_seconds[fitted.kept])} ms a query."))
-    if scores:
-        points = {n: (fitted.query_seconds[n], fmean(v)) for n, v in scores.items()}
-        answer.append(quality_by_time(points, fitted.kept, f"{options.decides} on {split}"))
-    if fitted.kept in scores:
-        for query, hits in list(zip(gold.queries, candidates.rankings(fitted.kept, [gold]), strict=True))[:3]:
-            ranks = [n for n, hit in enumerate(hits, 1) if gold.qrels[query.id].get(hit.id, 0) > 0]
-            place = f"found at rank {ranks[0]}" if ranks else f"missed in the first {len(hits)}"
-            answer.append(Text(f"“{query.text}” {place}."))
+            beside = "BM25", compare(kept, scores[BM25], seed=options.seed)
+        role = f"chosen of {counted(len(names), 'candidate')}"
+        answer += answer_blocks(points, fitted.kept, role, options.decides, split, beside)
+        answer.append(
+            _examples(gold, candidates.rankings(fitted.kept, [gold]), data.corpus, options.k, split)
+        )
     answer += [Text(fitted.more)] if fitted.more else []
     parts = [Subsection(heading, tuple(map(Text, lines))) for heading, lines in account.items()]
     page = page._replace(sections=(Section("The run", tuple(parts)), *page.sections), answer=tuple(answer))
     write_report(page, str(stages.output / "report"))
+
+
+def _examples(
+    gold: JudgedQueries, rankings: Sequence[Sequence[Hit]], corpus: Corpus, k: int, split: str
+) -> Table:
+    """Three queries and their first k hits: where there are such, with all gold passages, some, and none."""
+    from grls.report.blocks import NONE, Cell, Table
+
+    kinds: dict[int, list[tuple[Query, list[str], list[str]]]] = {0: [], 1: [], 2: []}
+    for query, hits in zip(gold.queries, rankings, strict=True):
+        ids = [hit.id for hit in hits[:k]]
+        right = [passage for passage, grade in gold.qrels[query.id].items() if grade > 0]
+        kind = 0 if {*right} <= {*ids} else 2 if {*right}.isdisjoint(ids) else 1
+        kinds[kind].append((query, ids, right))
+    examples = [one for alike in zip_longest(*kinds.values()) for one in alike if one is not None][:3]
+
+    def said(ids: Sequence[tuple[str, str]]) -> Cell:
+        numbers = corpus.numbers([i for _, i in ids])
+        found = [(mark, corpus[n]) for (mark, _), n in zip(ids, numbers, strict=True) if n is not None]
+        return Cell(" · ".join(m + shorten(p.titled, 60, placeholder=" …") for m, p in found) or NONE)
+
+    rows = []
+    for query, ids, right in examples:
+        ranked = [(f"{n}. ", i) for n, i in enumerate(ids, 1)]
+        found, other = [r for r in ranked if r[1] in right], [r for r in ranked if r[1] not in right]
+        missed = [("", i) for i in right if i not in ids]
+        rows.append((Cell(query.text), said(found), said(missed), said(other[:2])))
+    heads = (f"of {split}", "found, by rank", "missed", "ranked beside them")
+    return Table("examples", f"Three examples: what is found among the first {k}", heads, 1, tuple(rows))
 
 
 def _write_card(

@@ -16,6 +16,7 @@ STYLE = """\
   color-scheme: light dark;
   --page: #faf8f4; --ink: #1e1c19; --soft: #5f5a52; --line: #ddd7cc; --head: #f1eee7; --best: #23653a;
   --heat: #2f7fd0; --warn: #b0351a; --card: #ffffff;
+  --serif: Charter, "Iowan Old Style", "Palatino Linotype", Georgia, "Liberation Serif", serif;
 }
 @media (prefers-color-scheme: dark) {
   :root {

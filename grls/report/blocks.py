@@ -126,7 +126,13 @@ class Text(NamedTuple):
     warning: bool = False
 
 
-Block = Table | Gallery | Text
+class Facts(NamedTuple):
+    """What a reader wants to know first: figures in large type, each with the words below it."""
+
+    facts: tuple[tuple[str, str], ...]
+
+
+Block = Table | Gallery | Text | Facts
 
 
 class Subsection(NamedTuple):
@@ -187,6 +193,8 @@ def value_table(
             if not column.best or len({printed(number, column.kind) for number in numbers}) < 2:
                 continue  # nothing to choose between
             best = printed(max(numbers) if column.best == "high" else min(numbers), column.kind)
+            if best in ("0", "0.0"):
+                continue  # none of a kind
             for i in peers:
                 if cells[i][n].text == best:
                     cells[i][n] = Cell(best, True)

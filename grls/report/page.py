@@ -40,6 +40,7 @@ from grls.report.blocks import (
     Block,
     Cell,
     Column,
+    Facts,
     Gallery,
     Page,
     Picture,
@@ -116,7 +117,7 @@ def _section(
         "Recall": (*lead, recall_table(group, ks, k), *_gallery(recall_curves(group))),
         "Standard measures": (measures_table(group),) if "measures" in group.runs[0].report else (),
         "Lengths of chains": _gallery(length_histograms(group)),
-        "Other metrics": [table for table in section_tables(group) if len(table.rows) > 1],
+        "Other metrics": [t for t in section_tables(group) if t.rows[1:] or not group.runs[1:]],
         "Significance": [table for table in tests if table is not None],
         "Similarity of predictions": similarity_tables(group, k),
     }
@@ -268,6 +269,7 @@ def render_html(page: Page) -> str:
     environment.tests["table"] = lambda block: isinstance(block, Table)
     environment.tests["gallery"] = lambda block: isinstance(block, Gallery)
     environment.tests["text"] = lambda block: isinstance(block, Text)
+    environment.tests["facts"] = lambda block: isinstance(block, Facts)
     environment.filters["slug"] = lambda text: re.sub(r"\W+", "-", text.lower()).strip("-")
     # In the page's colour of text, and for screen readers by its alternative text.
     environment.filters["inline"] = lambda picture: Markup(
@@ -522,37 +524,67 @@ def recall_curves(group: DataGroup) -> list[Picture]:
     return [Picture(name, "Recall@k by k, every run", svg, f"Curves of recall (%) by cut-off. {ends}.")]
 
 
-def quality_by_time(points: Mapping[str, tuple[float, float]], chosen: str, measure: str) -> Gallery:
-    """Quality against time, of each name its (seconds a query, share of 1); the time axis is logarithmic."""
-    times = [log10(max(1e-6, seconds)) for seconds, _ in points.values()]
+def answer_blocks(
+    points: Mapping[str, tuple[float | None, float]],
+    chosen: str,
+    role: str,
+    measure: str,
+    queries: str,
+    against: tuple[str, Comparison] | None = None,
+) -> list[Block]:
+    """The figures of the chosen system, and the quality of all by their time a query.
+
+    ``points``: name -> (seconds a query, or None; quality, a share of 1). ``queries`` says how many of what
+    kind. ``against``: a name, and the comparison of the chosen one with it.
+    """
+    seconds, value = points[chosen]
+    facts = [(chosen, role)]
+    if against is not None:
+        other, found = against
+        words = f"points of {measure} against {other}; {CONFIDENCE:.0%} interval {found.interval}; {queries}"
+        facts.append((_points(found.difference), words))
+    facts.append((f"{100 * value:.1f}", f"{measure} (%) on {queries}"))
+    if seconds is not None:
+        facts.append((_time(seconds), "a query, in batches and without loading"))
+    timed = {name: (time, quality) for name, (time, quality) in points.items() if time}
+    picture = quality_by_time(timed, chosen, f"{measure} (%) on {queries}") if len(timed) > 1 else []
+    return [Facts(tuple(facts)), *_gallery(picture)]
+
+
+def _time(seconds: float) -> str:
+    value, unit = (seconds, "s") if seconds >= 1 else (1000 * seconds, "ms")
+    return f"{float(f'{value:.2g}'):,g} {unit}"
+
+
+def quality_by_time(points: Mapping[str, tuple[float, float]], chosen: str, measure: str) -> list[Picture]:
+    """Quality by time, of each name its (seconds a query, share of 1); the time axis is logarithmic."""
+    times = [log10(seconds) for seconds, _ in points.values()]
     low, high = floor(min(times)), max(ceil(max(times)), floor(min(times)) + 1)
-    worst, best = min(value for _, value in points.values()), max(value for _, value in points.values())
-    spread = max(best - worst, 0.01)
+    worst, best = (of(value for _, value in points.values()) for of in (min, max))
     marks = []
     for tick in range(low, high + 1):
-        x = 50 + 500 * (tick - low) / (high - low)
+        x = 20 + 440 * (tick - low) / (high - low)
         marks.append(f'<path d="M{x:.0f} 10V240" stroke="{INK}" stroke-opacity="0.15"/>')
-        marks.append(f'<text x="{x:.0f}" y="258" text-anchor="middle">{1000 * 10.0**tick:g} ms</text>')
+        side = "start" if tick == low else "end" if tick == high else "middle"
+        marks.append(f'<text x="{x:.0f}" y="258" text-anchor="{side}">{_time(10.0**tick)}</text>')
     free = 10.0  # the next name stands below it
-    for (name, (_, value)), time in sorted(
-        zip(points.items(), times, strict=True), key=lambda p: -p[0][1][1]
-    ):
-        x, y = 50 + 500 * (time - low) / (high - low), 25 + 200 * (best - value) / spread
-        free = max(free + 15, y)
-        is_chosen, side = name == chosen, "end" if x > 300 else "start"
-        colour, weight = (COLOURS[1], "bold") if is_chosen else (COLOURS[0], "normal")
-        marks.append(f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{6 if is_chosen else 4}" fill="{colour}"/>')
-        words = escape(textwrap.shorten(f"{name} {100 * value:.1f}", 44, placeholder=" …"))
+    ranked = sorted(zip(points.items(), times, strict=True), key=lambda point: -point[0][1][1])
+    for (name, (_, value)), time in ranked:
+        x, y = 20 + 440 * (time - low) / (high - low), 25 + 200 * (best - value) / max(best - worst, 0.01)
+        free = max(free + 16, y)
+        side, shift = ("end", -10) if x > 240 else ("start", 10)
+        size, colour, weight = (7, "warn", "bold") if name == chosen else (4, "heat", "normal")
+        words = escape(textwrap.shorten(f"{100 * value:.1f} {name}", 40, placeholder=" …"))
         marks.append(
-            f'<text x="{x + (10 if x <= 300 else -10):.0f}" y="{free + 4:.0f}" text-anchor="{side}" '
-            f'font-weight="{weight}">{words}</text>'
+            f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{size}" fill="var(--{colour})"/><text x="{x + shift:.0f}" '
+            f'y="{free + 4:.0f}" text-anchor="{side}" font-weight="{weight}">{words}</text>'
         )
     svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 600 {max(265, free + 15):.0f}" width="600" '
-        f'font-family="sans-serif" font-size="12" fill="{INK}">{"".join(marks)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 480 {max(265, free + 15):.0f}" width="560" '
+        f'font-family="sans-serif" font-size="13" fill="{INK}">{"".join(marks)}</svg>'
     )
-    said = "; ".join(f"{n}: {100 * v:.1f} in {1000 * s:.1f} ms" for n, (s, v) in points.items())
-    return Gallery((Picture("quality-by-time", f"{measure} (%) by time a query", svg, f"{said}."),))
+    said = "; ".join(f"{n}: {100 * v:.1f} in {_time(s)}" for n, (s, v) in points.items())
+    return [Picture(f"time-{measure}", f"{measure}, by time a query", svg, f"{said}.")]
 
 
 def length_histograms(group: DataGroup) -> list[Picture]:

@@ -16,10 +16,10 @@ from grls.data.dataset import write_dataset
 from grls.data.types import IN_CHAINS
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.evaluation.misses import KINDS
+from grls.evaluation.significance import compare
 from grls.report.blocks import (
     Cell,
     Column,
-    Gallery,
     Page,
     Section,
     Subsection,
@@ -27,9 +27,9 @@ from grls.report.blocks import (
     value_table,
 )
 from grls.report.page import (
+    answer_blocks,
     build_page,
     overlap,
-    quality_by_time,
     recall_curves,
     recall_table,
     render_html,
@@ -555,16 +555,32 @@ def test_an_output_that_names_a_folder_is_refused(command, files, tmp_path, caps
     assert not list((tmp_path / "runs").iterdir())
 
 
-def test_the_first_screen_has_every_name_by_quality_and_time_and_the_rest_is_folded(page):
-    points = {"bm25": (0.001, 0.5), EVIL: (0.1, 0.5), "slow": (10.0, 0.9)}
-    picture = quality_by_time(points, "slow", "R@5").pictures[0]
+def test_the_first_screen_has_the_chosen_one_its_gain_and_all_by_time_and_the_rest_is_folded(page):
+    points = {"bm25": (0.001, 0.5), EVIL: (0.1, 0.5), "slow": (10.0, 0.9), "untimed": (None, 0.1)}
+    found = compare([0.9, 0.9, 0.9], [0.5, 0.4, 0.6])
+    facts, gallery = blocks = answer_blocks(
+        points, "slow", "chosen of 4", "R@5", "3 cut sentences", ("BM25", found)
+    )
+    assert facts.facts == (
+        ("slow", "chosen of 4"),
+        ("+40.0", "points of R@5 against BM25; 95% interval +30.0 to +50.0; 3 cut sentences"),
+        ("90.0", "R@5 (%) on 3 cut sentences"),
+        ("10 s", "a query, in batches and without loading"),
+    )
+    (picture,) = gallery.pictures
+    assert picture.caption == "R@5 (%) on 3 cut sentences, by time a query"
     svg = ElementTree.fromstring(picture.svg)
     marks = svg.findall("{*}circle")
-    assert [round(float(m.get("cx"))) for m in marks] == [550, 50, 300]  # the best first; log time
-    assert [m.get("r") for m in marks] == ["6", "4", "4"]
+    assert [round(float(m.get("cx"))) for m in marks] == [460, 20, 240]  # the best first; log time
+    assert [m.get("r") for m in marks] == ["7", "4", "4"]  # the chosen one is larger
     names = [text for text in svg.findall("{*}text") if text.get("font-weight")]
-    assert [text.get("y") for text in names] == ["29", "229", "244"]  # equal values, names apart
-    html = render_html(page._replace(answer=(Gallery((picture,)),)))
-    assert html.index("quality-by-time") < html.index("<details>")
-    assert html.count("<details>") == len(page.sections)
+    assert [text.get("y") for text in names] == ["29", "229", "245"]  # equal values, names apart
+    html = render_html(page._replace(answer=tuple(blocks)))
+    assert html.index("+40.0</dt>") < html.index("<circle") < html.index("<details>")
     assert Document(html).named("details") == [{}] * len(page.sections)  # none is open
+
+
+def test_none_of_a_kind_is_no_best():
+    columns = [Column("misses", best="low"), Column("found")]
+    table = value_table("t", "", ("run",), columns, [(("a",), [0.0, 0.0]), (("b",), [0.2, 0.1])])
+    assert lines(table) == [["a", "0.0", "0.0"], ["b", "20.0", "10.0*"]]
