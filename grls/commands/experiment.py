@@ -18,7 +18,7 @@ from grls.data.dataset import read_split
 from grls.errors import ConfigError, DataError
 from grls.io.arguments import Count
 from grls.io.files import atomic_file, refuse_unwritable, without_ending, write_json
-from grls.io.progress import visible
+from grls.io.progress import counted, visible
 from grls.models.option_names import Device
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
@@ -159,7 +159,6 @@ def experiment_command(
     write_json(f"{output}.json", content)
     print(", ".join([*files_of, f"{output}.json"]))
     if page:
-        from grls.io.progress import counted
         from grls.report.blocks import Block, Section, Subsection
         from grls.report.page import answer_blocks, build_page, write_report
 
