@@ -167,16 +167,17 @@ def experiment_command(
         k = cutoff(names[0]) if names[0].startswith("R@") else 5
         built = build_page(groups, ks, k, reference, seed, tested=tested)
         answer: list[Block] = []
-        for table, shown in zip(tables, printed, strict=True):
-            rows = {row.name: row for row in table.rows if names[0] in row.means and not row.source}
+        for compared, shown in zip(tables, printed, strict=True):
+            first = compared.measures[0]
+            rows = {row.name: row for row in compared.rows if first in row.means and not row.source}
             if rows:
-                best = max(rows.values(), key=lambda row: row.means[names[0]])
-                points = {name: (row.seconds, row.means[names[0]]) for name, row in rows.items()}
-                queries = f"{counted(table.queries, 'query')} of {table.data}"
-                found = best.differences.get(names[0])
-                against = None if found is None or table.baseline is None else (table.baseline, found)
+                best = max(rows.values(), key=lambda row: row.means[first])
+                points = {name: (row.seconds, row.means[first]) for name, row in rows.items()}
+                found = best.differences.get(first)
+                against = (compared.baseline, found) if compared.baseline and found else None
                 role = f"finds most of {counted(len(rows), 'system')}"
-                answer += answer_blocks(points, best.name, role, names[0], queries, against)
+                asked = f"{counted(compared.queries, 'query')} of {compared.data}"
+                answer += answer_blocks(points, best.name, role, first, asked, against)
             answer.append(shown)
         parts = [Subsection(table.name.capitalize(), (table,)) for table in more]
         sections = (Section("Growth and stress", tuple(parts)), *built.sections) if parts else built.sections
