@@ -567,7 +567,7 @@ def quality_by_time(points: Mapping[str, tuple[float, float]], chosen: str, meas
         marks.append(f'<path d="M{x:.0f} 10V240" stroke="{INK}" stroke-opacity="0.15"/>')
         side = "start" if tick == low else "end" if tick == high else "middle"
         marks.append(f'<text x="{x:.0f}" y="258" text-anchor="{side}">{_time(10.0**tick)}</text>')
-    free = 10.0  # the next name stands below it
+    free = 0.0  # the next name stands below it
     ranked = sorted(zip(points.items(), times, strict=True), key=lambda point: -point[0][1][1])
     for (name, (_, value)), time in ranked:
         x, y = 20 + 440 * (time - low) / (high - low), 25 + 200 * (best - value) / max(best - worst, 0.01)
