@@ -84,8 +84,7 @@ def experiment_command(
             titles) and language (translations in the metadata of queries), as in typo,order
             (OUTPUT-stress.csv).
         output: Path of what is written, without ending.
-        page: Also write OUTPUT.html, one file that needs nothing else, with curves, lengths of chains and
-            similarity.
+        page: Also write OUTPUT.html, one file that needs nothing else, with quality by time and similarity.
         seed: Seed of perturbed queries, and of bootstrap and permutations on the page.
     """
     named = _named(systems)

@@ -101,22 +101,12 @@ _LATEX = {
 
 
 class Picture(NamedTuple):
-    """A picture; the dark parts of ``svg`` have the colour :data:`INK`, ``alt`` describes it in words."""
+    """A picture; ``alt`` describes it in words."""
 
     name: str
     caption: str
     svg: str
     alt: str
-
-
-INK = "#16181d"
-"""Colour of text and axes in a picture; a page replaces it by its text colour."""
-
-
-class Gallery(NamedTuple):
-    """Pictures side by side."""
-
-    pictures: tuple[Picture, ...]
 
 
 class Text(NamedTuple):
@@ -132,7 +122,7 @@ class Facts(NamedTuple):
     facts: tuple[tuple[str, str], ...]
 
 
-Block = Table | Gallery | Text | Facts
+Block = Table | Picture | Text | Facts
 
 
 class Subsection(NamedTuple):

@@ -5,10 +5,8 @@ The template escapes every text; only pictures go in unescaped, and their makers
 
 from __future__ import annotations
 
-import io
 import re
 import textwrap
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from html import escape
@@ -16,32 +14,27 @@ from importlib.resources import files
 from math import ceil, floor, log10
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
 import jinja2
-import matplotlib
 from markupsafe import Markup
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from grls.errors import ConfigError
 from grls.evaluation.evaluate import measure_label
 from grls.evaluation.graph import GraphErrors
 from grls.evaluation.measures import shared_name
-from grls.evaluation.metrics import cutoffs, means, sequence_recall
+from grls.evaluation.metrics import cutoffs
 from grls.evaluation.misses import KINDS
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare_with, shown_p, shown_points
 from grls.io.files import atomic_file
 from grls.io.html import document
 from grls.io.progress import counted
 from grls.report.blocks import (
-    INK,
     NONE,
     Block,
     Cell,
     Column,
     Facts,
-    Gallery,
     Page,
     Picture,
     Row,
@@ -114,19 +107,14 @@ def _section(
     values["set F1"] = group.set_f1s
     tests = [significance_table(group, name, of, baseline, seed) for name, of in values.items()]
     parts: dict[str, Sequence[Block]] = {
-        "Recall": (*lead, recall_table(group, ks, k), *_gallery(recall_curves(group))),
+        "Recall": (*lead, recall_table(group, ks, k)),
         "Standard measures": (measures_table(group),) if "measures" in group.runs[0].report else (),
-        "Lengths of chains": _gallery(length_histograms(group)),
         "Other metrics": [t for t in section_tables(group) if t.rows[1:] or not group.runs[1:]],
         "Significance": [table for table in tests if table is not None],
         "Similarity of predictions": similarity_tables(group, k),
     }
     shown = tuple(Subsection(title, tuple(blocks)) for title, blocks in parts.items() if blocks)
     return Section(f"{group.name}, {group.split}", shown)
-
-
-def _gallery(pictures: Sequence[Picture]) -> list[Block]:
-    return [Gallery(tuple(pictures))] if pictures else []
 
 
 def _warnings(groups: Sequence[DataGroup]) -> list[Block]:
@@ -267,14 +255,12 @@ def render_html(page: Page) -> str:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.tests["table"] = lambda block: isinstance(block, Table)
-    environment.tests["gallery"] = lambda block: isinstance(block, Gallery)
+    environment.tests["picture"] = lambda block: isinstance(block, Picture)
     environment.tests["text"] = lambda block: isinstance(block, Text)
     environment.tests["facts"] = lambda block: isinstance(block, Facts)
     environment.filters["slug"] = lambda text: re.sub(r"\W+", "-", text.lower()).strip("-")
     # In the page's colour of text, and for screen readers by its alternative text.
-    environment.filters["inline"] = lambda picture: Markup(
-        picture.svg.replace(INK, "currentColor").replace("<svg ", '<svg aria-hidden="true" ', 1)
-    )
+    environment.filters["inline"] = lambda picture: Markup(picture.svg)
     body = environment.from_string(_template("page.html")).render(page=page)
     return document(page.title, _template("page.css"), body)
 
@@ -457,73 +443,6 @@ def _heat_map(group: DataGroup, k: int, gold: Sequence[Sequence[str]] | None) ->
     )
 
 
-COLOURS = ("#2f7fd0", "#d9730d", "#1f9d6b", "#b055c6", "#d8504a", "#8c7a2b", "#1a9aa8", "#7a7f87")
-"""Line colours, with a contrast of about 3 or more on white and on near-black."""
-
-_DASHES = ("-", "--", "-.", ":")
-_MARKERS = "osD^vPX*"
-_DEPTH = 20  # deepest cut-off of the curves
-_WIDTH = 5.4  # inches
-_LABEL = 58  # characters of a line of the legend that fit into this width
-# Text stays text, names are never read as formulas, dark parts have the colour INK.
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "text.parse_math": False,
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 4,
-    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
-}
-
-
-def recall_curves(group: DataGroup) -> list[Picture]:
-    """Recall at every cut-off, all runs in one picture; a curve ends where its lists end."""
-    runs = [run for run in group.runs if run.longest]
-    if not runs:
-        return []
-    curves = [
-        [
-            *means(
-                sequence_recall, run.retrieved, group.gold, ks=range(1, min(_DEPTH, run.longest) + 1)
-            ).values()
-        ]
-        for run in runs
-    ]
-    with matplotlib.rc_context(_STYLE):
-        names = [
-            run.label if run.steps is None or run.steps in run.label else f"{run.label}, {run.steps}"
-            for run in runs
-        ]
-        labels = ["\n".join(textwrap.wrap(name, _LABEL)) for name in names]
-        lines = sum(label.count("\n") + 1 for label in labels)
-        figure = Figure((_WIDTH, 2.9 + 0.2 * lines), layout="constrained")
-        axes = figure.add_subplot()
-        for n, (label, curve) in enumerate(zip(labels, curves, strict=True)):
-            look: dict[str, Any] = {  # no two of the first 32 lines are the same
-                "color": COLOURS[n % len(COLOURS)],
-                "linestyle": _DASHES[n // len(COLOURS) % len(_DASHES)],
-                "marker": _MARKERS[n % len(_MARKERS)],
-            }
-            axes.plot(range(1, len(curve) + 1), [100 * r for r in curve], label=label, clip_on=False, **look)
-        low, high = axes.get_ylim()
-        axes.set_ylim(max(low, 0), min(high, 100))  # no recall below 0 and above 100 %
-        axes.set_xlabel("k")
-        axes.set_ylabel("recall@k (%)")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.grid(axis="y", color="#8a8f98", alpha=0.35, linewidth=0.6)
-        figure.legend(loc="outside lower left", frameon=False, ncols=1)
-        name = f"{group.name}-recall"
-        svg = _svg(figure, name)
-    ends = "; ".join(
-        f"{run.label}: {100 * c[0]:.1f} at 1, {100 * c[-1]:.1f} at {len(c)}"
-        for run, c in zip(runs, curves, strict=True)
-    )
-    return [Picture(name, "Recall@k by k, every run", svg, f"Curves of recall (%) by cut-off. {ends}.")]
-
-
 def answer_blocks(
     points: Mapping[str, tuple[float | None, float]],
     chosen: str,
@@ -547,8 +466,10 @@ def answer_blocks(
     if seconds is not None:
         facts.append((_time(seconds), "a query, in batches and without loading"))
     timed = {name: (time, quality) for name, (time, quality) in points.items() if time}
-    picture = quality_by_time(timed, chosen, f"{measure} (%) on {queries}") if len(timed) > 1 else []
-    return [Facts(tuple(facts)), *_gallery(picture)]
+    shown: list[Block] = [Facts(tuple(facts))]
+    if len(timed) > 1:
+        shown.append(quality_by_time(timed, chosen, f"{measure} (%) on {queries}"))
+    return shown
 
 
 def _time(seconds: float) -> str:
@@ -556,7 +477,7 @@ def _time(seconds: float) -> str:
     return f"{float(f'{value:.2g}'):,g} {unit}"
 
 
-def quality_by_time(points: Mapping[str, tuple[float, float]], chosen: str, measure: str) -> list[Picture]:
+def quality_by_time(points: Mapping[str, tuple[float, float]], chosen: str, measure: str) -> Picture:
     """Quality by time, of each name its (seconds a query, share of 1); the time axis is logarithmic."""
     times = [log10(seconds) for seconds, _ in points.values()]
     low, high = floor(min(times)), max(ceil(max(times)), floor(min(times)) + 1)
@@ -564,7 +485,7 @@ def quality_by_time(points: Mapping[str, tuple[float, float]], chosen: str, meas
     marks = []
     for tick in range(low, high + 1):
         x = 20 + 440 * (tick - low) / (high - low)
-        marks.append(f'<path d="M{x:.0f} 10V240" stroke="{INK}" stroke-opacity="0.15"/>')
+        marks.append(f'<path d="M{x:.0f} 10V240" stroke="currentColor" stroke-opacity="0.15"/>')
         side = "start" if tick == low else "end" if tick == high else "middle"
         marks.append(f'<text x="{x:.0f}" y="258" text-anchor="{side}">{_time(10.0**tick)}</text>')
     free = 0.0  # the next name stands below it
@@ -580,54 +501,9 @@ def quality_by_time(points: Mapping[str, tuple[float, float]], chosen: str, meas
             f'y="{free + 4:.0f}" text-anchor="{side}" font-weight="{weight}">{words}</text>'
         )
     svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 480 {max(265, free + 15):.0f}" width="560" '
-        f'font-family="sans-serif" font-size="13" fill="{INK}">{"".join(marks)}</svg>'
+        f'<svg aria-hidden="true" xmlns="http://www.w3.org/2000/svg" width="560" '
+        f'viewBox="0 0 480 {max(265, free + 15):.0f}" '
+        f'font-family="sans-serif" font-size="13" fill="currentColor">{"".join(marks)}</svg>'
     )
     said = "; ".join(f"{n}: {100 * v:.1f} in {_time(s)}" for n, (s, v) in points.items())
-    return [Picture(f"time-{measure}", f"{measure}, by time a query", svg, f"{said}.")]
-
-
-def length_histograms(group: DataGroup) -> list[Picture]:
-    """Lengths of retrieved and of gold chains, one picture for each dynamic run."""
-    dynamic = [run for run in group.runs if run.chains is not None and run.steps == "dynamic"]
-    shown = []
-    for number, run in enumerate(dynamic, 1):
-        predicted, gold = Counter(map(len, run.chains or [])), Counter(map(len, group.gold))
-        lengths = range(max(*predicted, *gold, 1) + 1)
-        with matplotlib.rc_context(_STYLE):
-            figure = Figure((_WIDTH, 2.9), layout="constrained")
-            axes = figure.add_subplot()
-            left, right = [n - 0.2 for n in lengths], [n + 0.2 for n in lengths]
-            axes.bar(left, [predicted[n] for n in lengths], 0.4, label="retrieved", color=COLOURS[0])
-            look: dict[str, Any] = {"color": "none", "edgecolor": COLOURS[1], "hatch": "////"}
-            axes.bar(right, [gold[n] for n in lengths], 0.4, label="gold", **look)
-            axes.set_xlabel("passages in the chain")
-            axes.set_ylabel("queries")
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-            axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-            figure.legend(loc="outside lower left", frameon=False, ncols=2)
-            name = f"{group.name}-lengths-{number}"
-            svg = _svg(figure, name)
-        alt = f"Retrieved: {_said(predicted)}. Gold: {_said(gold)}."
-        caption = f"Lengths of chains: {run.label}"
-        shown.append(Picture(name, caption, svg, f"Histogram of chain lengths, queries by length. {alt}"))
-    return shown
-
-
-def _said(counts: Counter[int]) -> str:
-    return ", ".join(f"{counts[n]} of {n}" for n in sorted(counts))
-
-
-def _svg(figure: Figure, name: str) -> str:
-    """The ``<svg>`` element of a figure; its ids begin with ``name``, so a page can hold several."""
-    stream = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "grls"}):
-        figure.savefig(stream, format="svg", metadata={"Date": None}, transparent=True)
-    text = stream.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(
-        r"<style[^>]*>.*?</style>", "", text, flags=re.DOTALL
-    )  # inline, it would style the whole page
-    slug = re.sub(r"[^A-Za-z0-9_-]", lambda sign: f"_{ord(sign[0]):x}_", name)
-    return re.sub(r'(\bid="|url\(#|href="#)', lambda match: f"{match[0]}{slug}-", text)
+    return Picture(f"time-{measure}", f"{measure}, by time a query", svg, f"{said}.")

@@ -30,7 +30,7 @@ from grls.report.page import (
     answer_blocks,
     build_page,
     overlap,
-    recall_curves,
+    quality_by_time,
     recall_table,
     render_html,
     run_table,
@@ -400,14 +400,15 @@ def page_of(files, **options):
 
 @pytest.fixture(scope="module")
 def page(files):
-    return page_of(files)
+    """With a picture whose names are hostile."""
+    picture = quality_by_time({EVIL: (0.01, 0.5), "b": (1.0, 0.25)}, "b", "R@5 (%)")
+    return page_of(files)._replace(answer=(picture,))
 
 
 def test_the_page_has_every_section_of_every_data_set(page, files):
     assert [section.title for section in page.sections] == ["small, test", "other, test", "What was run"]
     assert [part.title for part in page.sections[0].parts] == [
-        "Recall", "Standard measures", "Lengths of chains", "Other metrics", "Significance",
-        "Similarity of predictions",
+        "Recall", "Standard measures", "Other metrics", "Significance", "Similarity of predictions",
     ]  # fmt: skip
     assert "4 runs on small (test), other (test)." in page.summary
     (alone,) = [page_of(files[3:])]
@@ -449,16 +450,11 @@ def test_html_is_accessible(page):
     assert all(a["tabindex"] == "0" and a["aria-label"] for a in regions)
     assert all(a["aria-hidden"] == "true" for a in document.named("svg"))
     assert (
-        len(document.named("figcaption")) == len(document.named("figure")) == len(document.named("svg")) > 3
+        len(document.named("figcaption")) == len(document.named("figure")) == len(document.named("svg")) == 1
     )
 
 
-def test_no_axis_goes_beyond_all_and_words_stand_at_the_left(files, monkeypatch):
-    figures = []
-    monkeypatch.setattr("grls.report.page._svg", lambda figure, name: figures.append(figure) or "<svg></svg>")
-    recall_curves(load_groups(files, ks=(1, 3))[0])
-    low, high = figures[0].axes[0].get_ylim()
-    assert 0 <= low < high == 100
+def test_words_stand_at_the_left():
     rows = (
         ("a", "12.5 ± 0.3", "+1.2 to +3.4", "58 s", "2 GB are needed, and 1 is there", "(50.0)†", "< 0.001"),
     )
@@ -479,7 +475,7 @@ def test_names_and_passages_are_escaped_in_html_and_pictures(page, tmp_path):
     pictures = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
     for svg in pictures:
         assert not list(ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}script"))
-    assert "$\\frac{1}$" in "".join(pictures)  # a name, not a formula
+    assert len(pictures) == 1
 
 
 def test_what_finds_most_and_a_query_without_an_answer_are_said(page):
@@ -558,7 +554,7 @@ def test_an_output_that_names_a_folder_is_refused(command, files, tmp_path, caps
 def test_the_first_screen_has_the_chosen_one_its_gain_and_all_by_time_and_the_rest_is_folded(page):
     points = {"bm25": (0.001, 0.5), EVIL: (0.1, 0.5), "slow": (10.0, 0.9), "untimed": (None, 0.1)}
     found = compare([0.9, 0.9, 0.9], [0.5, 0.4, 0.6])
-    facts, gallery = blocks = answer_blocks(
+    facts, picture = blocks = answer_blocks(
         points, "slow", "chosen of 4", "R@5", "3 cut sentences", ("BM25", found)
     )
     assert facts.facts == (
@@ -567,7 +563,6 @@ def test_the_first_screen_has_the_chosen_one_its_gain_and_all_by_time_and_the_re
         ("90.0", "R@5 (%) on 3 cut sentences"),
         ("10 s", "a query, in batches and without loading"),
     )
-    (picture,) = gallery.pictures
     assert picture.caption == "R@5 (%) on 3 cut sentences, by time a query"
     svg = ElementTree.fromstring(picture.svg)
     marks = svg.findall("{*}circle")
