@@ -116,13 +116,13 @@ class Text(NamedTuple):
     warning: bool = False
 
 
-class Facts(NamedTuple):
+class KeyFigures(NamedTuple):
     """What a reader wants to know first: figures in large type, each with the words below it."""
 
     facts: tuple[tuple[str, str], ...]
 
 
-Block = Table | Picture | Text | Facts
+Block = Table | Picture | Text | KeyFigures
 
 
 class Subsection(NamedTuple):

@@ -34,7 +34,7 @@ from grls.report.blocks import (
     Block,
     Cell,
     Column,
-    Facts,
+    KeyFigures,
     Page,
     Picture,
     Row,
@@ -257,7 +257,7 @@ def render_html(page: Page) -> str:
     environment.tests["table"] = lambda block: isinstance(block, Table)
     environment.tests["picture"] = lambda block: isinstance(block, Picture)
     environment.tests["text"] = lambda block: isinstance(block, Text)
-    environment.tests["facts"] = lambda block: isinstance(block, Facts)
+    environment.tests["facts"] = lambda block: isinstance(block, KeyFigures)
     environment.filters["slug"] = lambda text: re.sub(r"\W+", "-", text.lower()).strip("-")
     # In the page's colour of text, and for screen readers by its alternative text.
     environment.filters["inline"] = lambda picture: Markup(picture.svg)
@@ -466,7 +466,7 @@ def answer_blocks(
     if seconds is not None:
         facts.append((_time(seconds), "a query, in batches and without loading"))
     timed = {name: (time, quality) for name, (time, quality) in points.items() if time}
-    shown: list[Block] = [Facts(tuple(facts))]
+    shown: list[Block] = [KeyFigures(tuple(facts))]
     if len(timed) > 1:
         shown.append(quality_by_time(timed, chosen, f"{measure} (%) on {queries}"))
     return shown
