@@ -90,7 +90,7 @@ class Table(NamedTuple):
         return str(pd.DataFrame(rows, columns=self.heads).to_csv(index=False))
 
 
-_NUMBER = re.compile(r"[(<>+−-]* ?\d[\d.,]*( ?(±|to) ?[+−-]?[\d.,]+| ?[a-z]{1,3}( \d+)?)*[†)%]*")
+_NUMBER = re.compile(r"[(<>+−-]* ?\d[\d.,]*( ?(±|to) ?[+−-]?[\d.,]+| ?[a-z]{1,3}(?![a-z])( \d+)?)*[†)%]*")
 """A cell with a number, its spread or unit, and marks."""
 
 _LATEX = {

@@ -464,6 +464,8 @@ def test_words_stand_at_the_left():
     assert table.left == [True, False, False, False, True, False, False]
     html = render_html(Page("t", "", (Section("s", (Subsection("p", (table,)),)),)))
     assert '<th scope="col" class="stub">e</th>' in html
+    words = Cell("1. " + "of a passage " * 20)  # looking for a number in it took minutes
+    assert Table("t", "", ("a", "b"), 1, ((Cell("x"), words),)).left == [True, True]
     assert '<td class="words long">2 GB' in html
     assert "<td>12.5" in html
 
