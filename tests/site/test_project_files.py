@@ -134,7 +134,6 @@ def test_agents_can_install_the_server_that_is_registered() -> None:
         if word is not None
     ]
     assert fault(f"grls {' '.join(words)}") == ""
-    tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert {one["value"] for one in package["runtimeArguments"]} == {f"grls[mcp]=={grls.__version__}", "grls"}
 
 
