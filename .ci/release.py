@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--repository", help="its address")
     asked = parser.parse_args()
     faults = differences(ROOT, asked.tag, asked.repository)
-    print("\n".join(faults) or f"{asked.tag}: version, citation and changelog are the same.")
+    print("\n".join(faults) or f"{asked.tag}: version, citation, changelog and server.json are the same.")
     return 1 if faults else 0
 
 
@@ -53,9 +53,9 @@ def differences(root: Path, tag: str, repository: str | None = None) -> list[str
     if {server["version"], *(package["version"] for package in server["packages"])} != {version}:
         faults.append(f"server.json has another version than the tag {tag}")
     if repository is not None:
-        _, _, _, owner, name = repository.split("/")[:5]
-        if server["name"] != f"io.github.{owner}/{name}":
-            faults.append(f"server.json has the name {server['name']!r}, expected 'io.github.{owner}/{name}'")
+        expected = f"io.github.{'/'.join(repository.split('/')[3:5])}"
+        if server["name"] != expected:
+            faults.append(f"server.json has the name {server['name']!r}, expected {expected!r}")
         if f"mcp-name: {server['name']} " not in (root / "README.md").read_text(encoding="utf-8"):
             faults.append(f"README.md lacks: <!-- mcp-name: {server['name']} -->")
         project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -141,8 +141,11 @@ class Cell:
             if "--config" in further:  # over candidates
                 asked = ("--data", str(self.data / "known"), "--split", "train", "--output", str(run))
                 search = ("--search.mode", self.mode, *shlex.split(GRID["candidates"]))
-                retriever = str(first.index(model))
-                self._grls("retrieve", retriever, *asked, *search, makes=Path(f"{run}.info.json"))
+                made = Path(f"{run}.info.json")
+                if not made.is_file():
+                    retriever = first.index(model)
+                    self._grls("retrieve", str(retriever), *asked, *search, makes=made)
+                    shutil.rmtree(retriever, ignore_errors=True)
                 options += ["--data.candidates.run", f"{run}.jsonl"]
         options += ["--data.data", str(self.data / "known"), "--seed_everything", str(self.seed)]
         options += ["--model.loss", "full" if self.mode == "full" else "allowed"]
@@ -249,7 +252,7 @@ def main(
         sets: Data sets, folders of data/.
         identifiers: Kinds of identifiers, or names of ``identifiers.yaml``.
         losses: ``cross-entropy``; further training with ``margin``, ``listwise``, ``dpo`` or ``kto``; or
-            ``longer`` and ``long``, as many steps more of cross-entropy, and 400.
+            ``longer``, as many steps more of cross-entropy; or ``long``, 400 steps more.
         methods: Published methods, in place of the grid of identifiers and losses.
         seeds: Seeds.
         model: The language model to begin with, in place of that of ``identifiers.yaml``.

@@ -178,7 +178,9 @@ def plain_option_error(message: str, parser: ArgumentParser, config: str | None 
 
 def usage(parser: ArgumentParser, written: Callable[[str, str], object] = Option) -> str:
     """A command with what it needs."""
-    given = [one.dest.upper() for one in parser._actions if not one.option_strings]
+    forms = {"?": "[{}]", "*": "[{} …]", "+": "{} …"}
+    places = [one for one in parser._actions if not one.option_strings]
+    given = [forms.get(str(one.nargs), "{}").format(one.dest.upper()) for one in places]
     needed = [one.dest for one in parser._actions if one.option_strings and one.required]
     values = (f"{written(name, name.rpartition('.')[2].upper())}" for name in needed)
     return " ".join([parser.prog, *given, *values])
@@ -191,7 +193,7 @@ _MOST = 25
 def fold_sections(parser: ArgumentParser, asked: Sequence[str]) -> None:
     """Name the options of sections that are not asked for, where there are too many to explain."""
     sections = {group.dest: group for group in parser._action_groups if group.dest is not None}
-    if unknown := [name for name in asked if name not in {*sections, "all"}]:
+    if sections and (unknown := [name for name in asked if name not in {*sections, "all"}]):
         raise ConfigError(f"there is no section {unknown[0]!r} of options: {', '.join([*sections, 'all'])}.")
     if "all" in asked or len(parser._actions) <= _MOST:
         return

@@ -17,7 +17,6 @@ from statistics import fmean
 from typing import Literal
 
 import jinja2
-from markupsafe import Markup
 
 from grls.errors import ConfigError
 from grls.evaluation.evaluate import measure_label
@@ -259,8 +258,6 @@ def render_html(page: Page) -> str:
     environment.tests["text"] = lambda block: isinstance(block, Text)
     environment.tests["facts"] = lambda block: isinstance(block, KeyFigures)
     environment.filters["slug"] = lambda text: re.sub(r"\W+", "-", text.lower()).strip("-")
-    # In the page's colour of text, and for screen readers by its alternative text.
-    environment.filters["inline"] = lambda picture: Markup(picture.svg)
     body = environment.from_string(_template("page.html")).render(page=page)
     return document(page.title, _template("page.css"), body)
 
