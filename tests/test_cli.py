@@ -171,16 +171,14 @@ def test_few_options_are_explained_at_once(command: str, capsys: pytest.CaptureF
         with pytest.raises(SystemExit):
             main([*command.split(), "--help", section])
         options = re.findall(rf"^  --{section}\.([\w.]+)", capsys.readouterr().out, re.MULTILINE)
-        assert options
-        assert [name for name in options if not re.search(rf"\b{name}\b", text) and "help" not in name] == []
+        assert [n for n in options if n in text or "help" in n] == options != []
 
 
 def test_a_section_of_the_help_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):  # what is behind it does not hide the help
-        main(["search", "--help", "--k", "3"])
-    with pytest.raises(SystemExit):
-        main(["train", "chains", "--help"])
-    assert re.search(r"batches: data, batch_size", " ".join(capsys.readouterr().out.split()))
+    for command in ("search --help --k 3", "train chains --help"):  # what is behind it does not hide the help
+        with pytest.raises(SystemExit):
+            main(command.split())
+    assert "batches: data, batch_size" in " ".join(capsys.readouterr().out.split())
     assert main(["search", "--help", "hop"]) == 1
     assert capsys.readouterr().err.startswith("error: there is no section 'hop' of options: hops, all.")
 
@@ -313,9 +311,8 @@ assert not loaded, loaded
             "--corpus CORPUS --output OUTPUT`.",
         ),
         (
-            ("fit", "d", "e"),
-            "the argument 'e' has no place: `grls fit` takes data, and options. Write "
-            "`grls fit DATA --output OUTPUT`.",
+            ("check", "d", "e"),
+            "the argument 'e' has no place: `grls check` takes data, and options. Write `grls check [DATA]`.",
         ),
     ],
 )

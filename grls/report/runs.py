@@ -84,10 +84,6 @@ class ScoredRun:
     def system(self) -> str:
         return "" if self.info is None else self.info.system
 
-    @property
-    def longest(self) -> int:
-        return max(map(len, self.retrieved), default=0)
-
 
 def rank_of(value: str | None, known: Sequence[str]) -> int:
     return known.index(value) if value in known else len(known)

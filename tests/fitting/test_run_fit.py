@@ -19,14 +19,14 @@ import grls
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import write_dataset
-from grls.data.types import Passage, Query
+from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, GrlsError, MismatchError
 from grls.fitting import models, run, stages
-from grls.fitting.candidates import FitCandidates, System
+from grls.fitting.candidates import FitCandidates, JudgedQueries, System
 from grls.fitting.journal import CLOCK, FitClock, FitProgress
 from grls.fitting.models import this_machine
 from grls.fitting.options import FitOptions
-from grls.fitting.result import Fitted, milliseconds
+from grls.fitting.result import Fitted, _examples, milliseconds
 from grls.fitting.run import fit_dataset, plan_dataset
 from grls.fitting.search import Stage, TimeIsUp
 from grls.fitting.splits import read_data
@@ -154,6 +154,20 @@ def test_the_page_shows_every_candidate_why_one_was_kept_and_what_was_skipped(
     assert f"{whole.kept}, {whole.why}." in page
     assert "What was skipped" in page
     assert "Quality and cost" in page
+    assert f"{whole.kept}chosen of" in page
+
+
+def test_three_examples_found_in_whole_in_part_and_not() -> None:
+    corpus = Corpus.from_passages([Passage(name, f"text {name}") for name in "abc"])
+    queries = [Query(f"q{n}", "ask") for n in range(3)]
+    qrels = {"q0": {"a": 1}, "q1": {"c": 1}, "q2": {"a": 1, "c": 1}}
+    gold = JudgedQueries("test", queries, qrels)
+    table = _examples(gold, [[Hit("a", 1.0), Hit("b", 0.5)]] * 3, corpus, 2, "")
+    assert [[cell.text for cell in row[1:]] for row in table.rows] == [
+        ["1. text a", "–", "2. text b"],
+        ["1. text a", "text c", "2. text b"],
+        ["–", "text c", "1. text a · 2. text b"],
+    ]
 
 
 def test_the_folder_of_a_fusion_ranks_as_its_run_does(place: Path, whole: Fitted) -> None:
@@ -218,6 +232,7 @@ def test_a_run_that_is_called_again_does_nothing_twice_and_keeps_what_it_is_aske
     assert kept.why.startswith(f"as was asked: R@2 {found:.1f} on 4 dev queries (95 % interval ")
     assert followed(output).name == "dense"
     assert "Kept: dense" in (output / "README.md").read_text()
+    assert "points of R@2 against BM25" in page_text(output / "report.html")
     with pytest.raises(ConfigError, match="there is no candidate 'colbert'; there are bm25, base"):
         again(keep="colbert")
     fusion = min((output / "members").glob("fusion-*"))

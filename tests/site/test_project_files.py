@@ -108,9 +108,7 @@ def test_a_release_is_one_version_everywhere(tmp_path: Path) -> None:
     write("server.json", json.dumps(server | {"packages": [{"version": "1.1.0"}]}))
     assert differences(tmp_path, "v1.2.0") == ["server.json has another version than the tag v1.2.0"]
     write("server.json", json.dumps(server))
-    faults = differences(tmp_path, "v1.2.0", "https://host/owner/name")
-    assert any("expected 'io.github.owner/name'" in fault for fault in faults)
-    assert any("README.md lacks" in fault for fault in faults)
+    assert len(differences(tmp_path, "v1.2.0", "https://host/owner/name")) == 2 + 3  # names, links
     write("server.json", json.dumps(server | {"name": "io.github.owner/name"}))
     assert "form v1.2.3" in differences(tmp_path, "1.2.0")[0]
     write("CHANGELOG.md", "# Changes\n\n## 1.2.0 (not released yet)\n")
@@ -127,12 +125,7 @@ def test_agents_can_install_the_server_that_is_registered() -> None:
     assert (server["version"], len(server["description"]) <= 100) == (grls.__version__, True)
     assert f"<!-- mcp-name: {server['name']} -->" in (ROOT / "README.md").read_text(encoding="utf-8")
     (package,) = server["packages"]
-    words = [
-        word
-        for one in package["packageArguments"]
-        for word in (one.get("name"), one.get("value", "folder"))
-        if word is not None
-    ]
+    words = [f"{one.get('name', '')} {one.get('value', 'x')}" for one in package["packageArguments"]]
     assert fault(f"grls {' '.join(words)}") == ""
     assert {one["value"] for one in package["runtimeArguments"]} == {f"grls[mcp]=={grls.__version__}", "grls"}
 
