@@ -491,11 +491,11 @@ def quality_by_time(points: Mapping[str, tuple[float, float]], chosen: str, meas
         x, y = 20 + 440 * (time - low) / (high - low), 25 + 200 * (best - value) / max(best - worst, 0.01)
         free = max(free + 16, y)
         side, shift = ("end", -10) if x > 240 else ("start", 10)
-        size, colour, weight = (7, "warn", "bold") if name == chosen else (4, "heat", "normal")
+        size, role = (7, "chosen") if name == chosen else (4, "other")
         words = escape(textwrap.shorten(f"{100 * value:.1f} {name}", 40, placeholder=" …"))
         marks.append(
-            f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{size}" fill="var(--{colour})"/><text x="{x + shift:.0f}" '
-            f'y="{free + 4:.0f}" text-anchor="{side}" font-weight="{weight}">{words}</text>'
+            f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{size}" class="{role}"/><text x="{x + shift:.0f}" '
+            f'y="{free + 4:.0f}" text-anchor="{side}" class="{role}">{words}</text>'
         )
     svg = (
         f'<svg aria-hidden="true" xmlns="http://www.w3.org/2000/svg" width="560" '

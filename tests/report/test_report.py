@@ -564,7 +564,7 @@ def test_the_first_screen_has_the_chosen_one_its_gain_and_all_by_time_and_the_re
     marks = svg.findall("{*}circle")
     assert [round(float(m.get("cx"))) for m in marks] == [460, 20, 240]  # the best first; log time
     assert [m.get("r") for m in marks] == ["7", "4", "4"]  # the chosen one is larger
-    names = [text for text in svg.findall("{*}text") if text.get("font-weight")]
+    names = [text for text in svg.findall("{*}text") if text.get("class")]
     assert [text.get("y") for text in names] == ["29", "229", "245"]  # equal values, names apart
     html = render_html(page._replace(answer=tuple(blocks)))
     assert html.index("+40.0</dt>") < html.index("<circle") < html.index("<details>")
