@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from grls.api.searcher import Searcher, composing, composite, named_member
 from grls.data.inputs.entries import corpus_of
@@ -21,7 +21,7 @@ from grls.models.option_names import Device, PrecisionName
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.bm25_options import BM25Options, Variant
 from grls.retrieve.compose import fusion_spec
-from grls.retrieve.fusion.retriever import Fusion, Method, fused
+from grls.retrieve.fusion.retriever import Fusion, FusionRetriever, Method
 from grls.retrieve.hub_names import is_on_the_hub
 from grls.retrieve.registry import Opening, open_member
 from grls.retrieve.spec import MANIFEST
@@ -113,11 +113,10 @@ def fuse(
     method: Method = "interleave",
     weights: Sequence[float] | None = None,
     depth: Count | None = None,
-    length: Literal["mean", "min", "max"] | int = "mean",
     output: str | Path | None = None,
     **options: Any,
 ) -> Searcher:
-    """Fuse the rankings, or the chains, of several retrievers over one corpus.
+    """Fuse the rankings of several retrievers over one corpus.
 
     Args:
         searchers: At least two searchers; a folder, or ``"bm25"`` over the corpus of the others, may be among
@@ -125,8 +124,6 @@ def fuse(
         method: ``interleave``, ``rrf`` or ``sum`` (:mod:`grls.retrieve.fusion.retriever`).
         weights: The weight of each; None: equal weights.
         depth: Number of hits of each retriever that give scores (``rrf``, ``sum``); None: 20.
-        length: Length of a fused chain: ``mean``, ``min`` or ``max`` of the lengths, or the number of the
-            member, from 0, whose length it has.
         output: The folder to write; None: the result is in memory.
         options: Other options of :class:`~grls.retrieve.fusion.retriever.Fusion`.
 
@@ -146,8 +143,8 @@ def fuse(
     with composing("fuse", output):
         members = [named_member(one, corpus) for one in searchers]
         opened = [open_member(one, Path(), f"members[{n}]", opening) for n, one in enumerate(members)]
-        retriever = fused(opened, fusion, depth, length)
-    return composite(retriever, fusion_spec(members, fusion, depth, length), output, at_hand[0])
+        retriever = FusionRetriever(opened, fusion, depth)
+    return composite(retriever, fusion_spec(members, fusion, depth), output, at_hand[0])
 
 
 def build_searcher(model: str, corpus: Any, folder: str | os.PathLike[str], building: Building) -> Searcher:

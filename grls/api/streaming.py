@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 from grls.data.corpus import Corpus
 from grls.data.filters import Filter
 from grls.data.types import Chain, FullHit, Hit, Query
-from grls.retrieve.base import FindsChains, LetsJoin, Plan, Retriever, SoFar, WalksHops
+from grls.retrieve.base import LetsJoin, Plan, Retriever, SoFar, WalksHops
 from grls.retrieve.hits import returns_chain, with_texts
 
 
@@ -84,12 +84,6 @@ def plan_hops(
 def _states(retriever: Retriever, query: str | Query, allow: Filter | None) -> Iterator[SoFar]:
     if isinstance(retriever, WalksHops):
         yield from retriever.walk([query], allow)
-    elif isinstance(retriever, FindsChains):  # the chain is known as a whole, and so are its scores
-        ((best, *_),) = retriever.retrieve_chains([query], allow)
-        count = max(1, len(best.hits))
-        for hop in range(1, count + 1):
-            part = best if hop == count else best._replace(hits=best.hits[:hop], done=False)
-            yield SoFar(hop, hop == count, lambda part=part: [[part]])  # type: ignore[misc]
     else:
         (hits,) = retriever.retrieve([query], 1, allow)
         yield _only(hits)

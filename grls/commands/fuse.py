@@ -6,8 +6,6 @@ development queries.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from grls.errors import ConfigError
 from grls.io.arguments import Count
 from grls.retrieve.fusion.retriever import Fusion
@@ -22,7 +20,6 @@ def fuse_runs(
     output: str,
     fusion: Fusion = INTERLEAVED,
     k: Count | None = None,
-    length: Literal["mean", "min", "max"] | int = "mean",
     data: str | None = None,
     split: str | None = None,
     tune: TuneRuns = UNTUNED,
@@ -31,17 +28,13 @@ def fuse_runs(
     """Fuse runs into one: `grls fuse RUN RUN ... --output OUT`.
 
     Writes OUTPUT.trec, OUTPUT.jsonl (with evidence text) and OUTPUT.info.json. Without a data set (no --data,
-    and no manifest beside the runs) OUTPUT.jsonl is left out. Dynamic runs (JSONL with chains) give dynamic
-    chains, and are fused with one another alone.
+    and no manifest beside the runs) OUTPUT.jsonl is left out.
 
     Args:
         runs: Runs over one corpus for the same queries: JSONL of `grls retrieve`, or TREC runs.
         output: Path of the results without ending.
         fusion: How rankings are fused.
-        k: Number of passages for each query; null: the length of the longest list in the runs. Not for
-            dynamic runs.
-        length: Length of a fused dynamic chain: mean, min or max of the members' lengths, or the number of a
-            run (from 0) whose length it has.
+        k: Number of passages for each query; null: the length of the longest list in the runs.
         data: Data set folder; null takes it from the manifests.
         split: Split of the queries of the runs; null: from their manifests. Queries that a run lacks count
             as answered with nothing, and a warning names them.
@@ -79,11 +72,11 @@ def fuse_runs(
     if tune.runs is not None:
         dev = DevRuns.load(tune.runs, members, queries, tune.split)
         dev.refuse_shared_queries(members[0])
-        fusion, recall = tune_run_weights(fusion, dev, tune.k, k, length)
+        fusion, recall = tune_run_weights(fusion, dev, tune.k, k)
         tuned = {"tune": tune.runs, f"tuned_recall@{tune.k}": recall}
         weights = shown_weights(fusion.weights)
         print(f"weights {weights}: recall@{tune.k} {100 * recall:.1f} on {dev.split}")
-    print(save_for(ensemble(members, fusion, tuned, k, length, name), output, queries))
+    print(save_for(ensemble(members, fusion, tuned, k, name), output, queries))
 
 
 def fuse_cut(

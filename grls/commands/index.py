@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any
 
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions, workers_of
 from grls.data.corpus import Corpus
@@ -191,20 +191,17 @@ def make_fusion(
     *,
     fusion: Fusion = _FUSION,
     depth: Count | None = None,
-    length: Literal["mean", "min", "max"] | int = "mean",
     **folder: Any,
 ) -> None:
-    """Make a folder of several retrievers over one corpus whose rankings, or chains, are fused.
+    """Make a folder of several retrievers over one corpus whose rankings are fused.
 
     Args:
         members: Their folders, or ``bm25`` over the corpus of the others.
         fusion: How rankings are fused.
         depth: Number of hits of each member that give scores (``rrf``, ``sum``); null: 20.
-        length: Length of a fused chain: ``mean``, ``min`` or ``max`` of the members' lengths, or the number
-            of the member, from 0, whose length it has.
         folder: See :class:`FolderOptions`.
     """
-    _write(FolderOptions(**folder), fusion_spec(members, fusion, depth, length))
+    _write(FolderOptions(**folder), fusion_spec(members, fusion, depth))
 
 
 def make_rescored(

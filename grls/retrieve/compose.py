@@ -64,13 +64,10 @@ def hops_spec(retriever: Member, hops: HopOptions) -> dict[str, Any]:
     return {"kind": "hops", "retriever": retriever, "hops": recorded(hops)}
 
 
-def fusion_spec(
-    members: Sequence[Member], fusion: Fusion, depth: int | None = None, length: str | int = "mean"
-) -> dict[str, Any]:
+def fusion_spec(members: Sequence[Member], fusion: Fusion, depth: int | None = None) -> dict[str, Any]:
     """A fusion of several retrievers over one corpus."""
     spec = {"kind": "fusion", "members": list(members), **recorded(fusion)}
-    spec |= {} if depth is None else {"depth": depth}
-    return spec | ({} if length == "mean" else {"length": length})
+    return spec | ({} if depth is None else {"depth": depth})
 
 
 def rescored_spec(retriever: Member, model: str, rereading: Rereading) -> dict[str, Any]:

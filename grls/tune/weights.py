@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from grls.data.types import Chain, Hit
+from grls.data.types import Hit
 from grls.decode.beam import ScoredPassage
 from grls.errors import ConfigError, DataError, Option
 from grls.evaluation.measures import RunDepth, ndcg
 from grls.evaluation.metrics import known_number, means, sequence_recall, set_f1
 from grls.io.files import is_temporary
 from grls.io.progress import Progress, counted
-from grls.retrieve.base import ChainToContinue, DecodesHops, FindsChains
-from grls.retrieve.fusion.retriever import FUSED, Fusion, Length, fuse_chains
+from grls.retrieve.base import ChainToContinue, DecodesHops
+from grls.retrieve.fusion.retriever import FUSED, Fusion
 from grls.retrieve.fusion.runs import SetSize, fused_run
 from grls.retrieve.generative.retriever import GenerativeRetriever, generator_within, rescored
 from grls.retrieve.queries import evidence_numbers
@@ -178,47 +178,32 @@ def tune_fusion(tuning: Tuning) -> TuneChoice:
     if fusion.method == "interleave":
         raise ConfigError(f"{file}: interleaving has no weights to tune; write the method rrf or sum.")
     depth = spec.get("depth") or FUSED  # what the folder fuses
-    members = [_member_answers(tuning, n, member, max(k, depth)) for n, member in enumerate(spec["members"])]
-    dynamic = all("done" in member[0] for member in members if member)
+    members = [_member_hits(tuning, n, member, max(k, depth)) for n, member in enumerate(spec["members"])]
 
-    def rankings(tried: Fusion, query: int) -> list[Hit]:
-        answers = [member[query] for member in members]
-        hits = [_hits_of(answer["hits"]) for answer in answers]
-        if not dynamic:
-            return tried.fuse_first(hits, depth, max(k, depth))
-        chains = [Chain(tuple(row), 0.0, answer["done"]) for row, answer in zip(hits, answers, strict=True)]
-        return list(fuse_chains(chains, tried, spec.get("length", "mean")).hits)
+    def quality(tried: Fusion) -> Quality:
+        fused = (tried.fuse_first(rankings, depth, k) for rankings in zip(*members, strict=True))
+        return tuning.dev.quality([[hit.id for hit in hits] for hits in fused], k)
 
-    def quality(tried: Fusion) -> tuple[float, float]:
-        ids = [[hit.id for hit in rankings(tried, query)] for query in range(len(tuning.dev.queries))]
-        recall, order = tuning.dev.quality(ids, k)
-        return recall, order
-
-    before = quality(fusion)[0]
-    (weights,), (recall, _) = best(
+    (weights,), found = best(
         lambda weights: quality(replace(fusion, weights=weights)), weight_grid(len(members))
     )
-    shown = f"weights {shown_weights(weights)}"
-    return TuneChoice({"weights": list(weights)}, f"recall@{k}", before, recall, shown)
+    shown, before = f"weights {shown_weights(weights)}", quality(fusion).recall
+    return TuneChoice({"weights": list(weights)}, f"recall@{k}", before, found.recall, shown)
 
 
-def _member_answers(tuning: Tuning, number: int, member: Any, depth: int) -> list[dict[str, Any]]:
-    """The hits of a member for every query, and of a chain whether it is done."""
+def _member_hits(tuning: Tuning, number: int, member: Any, depth: int) -> list[list[Hit]]:
+    """The hits of a member for every query."""
 
-    def search() -> list[dict[str, Any]]:
+    def search() -> list[Any]:
         corpus = tuning.dev.corpus  # of BM25 that names none
         opened = tuning.open_member(member, f"members[{number}]", corpus=corpus)
-        queries = tuning.dev.queries
-        if isinstance(opened, FindsChains) and opened.describe().steps == "dynamic":
-            chains = [ranked[0] for ranked in opened.retrieve_chains(queries)]
-            return [{"hits": _pairs_of(chain.hits), "done": bool(chain.done)} for chain in chains]
-        return [{"hits": _pairs_of(hits)} for hits in opened.retrieve(queries, depth)]
+        return [_pairs_of(hits) for hits in opened.retrieve(tuning.dev.queries, depth)]
 
     setting = {"step": "fusion", "member": number, "named": member, "depth": depth}
-    answers: list[dict[str, Any]] = tuning.journal.measured(setting, search)
+    rankings = [_hits_of(pairs) for pairs in tuning.journal.measured(setting, search)]
     name = member if isinstance(member, str) else member["kind"]
     print(f"  member {number}" + ("" if is_temporary(name) else f": {name}"), flush=True)
-    return answers
+    return rankings
 
 
 FUSION = Step("fusion", tune_fusion)
@@ -234,20 +219,18 @@ def refuse_untunable(fusion: Fusion) -> None:
         raise ConfigError(f"give either {Option('fusion.weights')} or {Option('tune.runs')}.")
 
 
-def tune_run_weights(
-    fusion: Fusion, dev: DevRuns, k: int, depth: int | None = None, length: Length = "mean"
-) -> tuple[Fusion, float]:
+def tune_run_weights(fusion: Fusion, dev: DevRuns, k: int, depth: int | None = None) -> tuple[Fusion, float]:
     """The fusion with the weights of highest recall@k on ``dev``, and that recall.
 
-    Runs are fused to ``depth`` or ``length`` (:func:`~grls.retrieve.fusion.runs.fused_run`). Of equal recall
-    nDCG decides, then the most even weights. Weights go in steps of 0.1 and sum to one.
+    Runs are fused to ``depth`` (:func:`~grls.retrieve.fusion.runs.fused_run`). Of equal recall nDCG
+    decides, then the most even weights. Weights go in steps of 0.1 and sum to one.
     """
     gold = list(dev.gold.values())
     for run in dev.runs:
         RunDepth.of(run, dev.passages, gold).refuse([f"recall@{k}"], f"choose a smaller {Option('tune.k')}")
 
     def quality(tried: Fusion) -> tuple[float, float]:
-        fused = fused_run(dev.runs, tried, depth, length).rankings
+        fused = fused_run(dev.runs, tried, depth).rankings
         ids = [[hit.id for hit in fused[query]] for query in dev.gold]
         return means(sequence_recall, ids, gold, ks=[k])[f"recall@{k}"], ndcg(ids, gold)
 

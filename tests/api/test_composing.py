@@ -60,7 +60,7 @@ def test_a_fusion_is_that_of_its_folder(kinds: Path) -> None:
     same(grls.fuse([bm25, dense], method="rrf", weights=[2.0, 0.5], depth=7), load(kinds / "fusion"))
     same(grls.fuse(["bm25", dense]), grls.fuse([bm25, dense]))
     generator, dynamic = load(kinds / "generative"), {"steps": "dynamic", "max": 3}
-    chains = grls.fuse([generator.hops(**dynamic), dense.hops(**dynamic)], length="max")
+    chains = grls.fuse([generator.hops(**dynamic), dense.hops(**dynamic)])
     same(chains, load(kinds / "chains"))
 
 
@@ -89,8 +89,8 @@ MADE: dict[str, tuple[Callable[[Path, Path | None], Searcher], str]] = {
         "fusion IN/ranked bm25 --fusion.method=sum --depth=7",
     ),
     "chains": (
-        lambda kinds, out: grls.fuse([load(kinds / "hops"), kinds / "chains"], length="max", output=out),
-        "fusion IN/hops IN/chains --length=max",
+        lambda kinds, out: grls.fuse([load(kinds / "hops"), kinds / "chains"], output=out),
+        "fusion IN/hops IN/chains",
     ),
     "rescored": (
         lambda kinds, out: load(kinds / "fusion").rescored(kinds / "encoder", passages=3, output=out),

@@ -48,13 +48,12 @@ def test_the_last_hop_has_the_best_chain(kinds: Path, member: str, steps: str, c
 
 @pytest.mark.parametrize(("member", "steps", "repeat"), [
     ("generative", "dynamic", False), ("generative", "fixed", True), ("dense", "dynamic", True),
-    ("bm25", "fixed", True), ("chains", "dynamic", False),
+    ("bm25", "fixed", True),
 ])  # fmt: skip
 def test_a_search_returns_the_chain(kinds: Path, member: str, steps: str, repeat: bool) -> None:
     """A search pooled the passages of all chains, and nothing told where the best one ends."""
-    fused = member == "chains"
     how: dict[str, object] = {"steps": steps, "max": 3, "chains": 3, "branch": 3, "repeat": repeat}
-    searcher = grls.load(kinds / member) if fused else hops_of(kinds / member, **how)
+    searcher = hops_of(kinds / member, **how)
     together = searcher.search(QUERIES, 10)
     for query, hits in zip(QUERIES, together, strict=True):
         *_, last = searcher.stream(query)
@@ -143,15 +142,6 @@ def test_a_single_step_is_one_hop(kinds: Path) -> None:
 def test_nothing_found_is_a_hop_without_a_passage(kinds: Path) -> None:
     (hop,) = grls.load(kinds / "bm25").stream("nothing like this")
     assert (hop.hit, hop.chain, hop.last) == (None, (), True)
-
-
-def test_what_is_known_as_a_whole_comes_passage_by_passage(kinds: Path) -> None:
-    searcher = grls.load(kinds / "chains", device="cpu")
-    ((best, *_),) = searcher.retriever.retrieve_chains([QUERIES[0]])  # type: ignore[attr-defined]
-    found = list(searcher.stream(QUERIES[0]))
-    assert [hop.hit and hop.hit.id for hop in found] == [hit.id for hit in best.hits]
-    assert [(hop.last, hop.done) for hop in found[:-1]] == [(False, False)] * (len(found) - 1)
-    assert (found[-1].last, found[-1].done, found[-1].score) == (True, best.done, best.score)
 
 
 def test_bad_input(kinds: Path) -> None:

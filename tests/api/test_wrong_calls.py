@@ -188,7 +188,7 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
         "fuse": Call(
             grls.fuse, {"searchers": [bm25, grls.BM25(TEXTS, k1=1)], "method": "rrf"},
             {"searchers": "list", "method": "text", "weights": "list none", "depth": "whole none",
-             "length": "text whole", "output": OUTPUT, "rrf_k": "whole number"},
+             "output": OUTPUT, "rrf_k": "whole number"},
         ),
         "experiment": Call(
             grls.experiment, {"systems": {"bm25": bm25}, "queries": QUERIES, "gold": GOLD},

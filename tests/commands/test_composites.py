@@ -167,14 +167,6 @@ def test_members_of_a_fusion_take_evidence_each_in_its_own_way(kinds: Path) -> N
     assert step.hits == Fusion("rrf").fuse(rankings, 5)
 
 
-def test_what_ends_by_itself_does_not_hop(kinds: Path, tmp_path: Path, capsys: Capsys) -> None:
-    line = fails(
-        capsys, "index", "hops", str(kinds / "chains"), "--hops.steps=ranked", f"--output={tmp_path / 'o'}"
-    )
-    assert "ends its chains itself" in line
-    assert "make a folder of kind hops of its members." in line
-
-
 def test_an_error_of_a_folder_that_is_not_written_does_not_name_it(
     kinds: Path, tmp_path: Path, capsys: Capsys
 ) -> None:

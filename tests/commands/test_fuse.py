@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from failing import fails, refuses
-from run_files import info_of, write_jsonl_run
+from run_files import info_of
 from small_data import passages, write_small
 
 from grls.cli import main
@@ -15,7 +15,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split, write_dataset
 from grls.data.types import Chain, Hit
 from grls.evaluation.evaluate import evaluate_run
-from grls.runs.portions import RunInfo, fingerprint_queries, read_info, write_info
+from grls.runs.portions import RunInfo, fingerprint_queries, read_info
 from grls.runs.run import Run
 
 ROOT = Path(__file__).parents[2]
@@ -106,38 +106,6 @@ def test_weights_and_method_are_used_and_recorded(place):
     assert read_info("out/e.jsonl").options["weights"] == [0.2, 0.8]
 
 
-def test_passages_of_a_set_are_fused_by_their_own_scores(place):
-    """A cut ranking is no chain of hops whose scores would be added up."""
-    corpus, queries = Corpus.read("data"), read_split("data", "test")[0]
-    for name, scores in (("a", (3.0, 2.0, 1.0)), ("b", (9.0, 8.0, 5.0))):
-        hits = [Hit(i, score) for i, score in zip(IDS[:3], scores, strict=True)]
-        chains = {q.id: Chain(tuple(hits), 0.0, True) for q in queries}
-        write_jsonl_run(f"{name}.jsonl", queries, corpus, "x, cut", {q.id: hits for q in queries}, chains)
-        info = RunInfo(
-            "bm25", name, "dynamic", corpus.fingerprint, fingerprint_queries(queries), "data", "test", "x"
-        )  # fmt: skip
-        write_info(name, info)
-    fused("a.jsonl", "b.jsonl", "--fusion.method=sum")
-    found = next(iter(Run.load("out/e.jsonl").chains.values()))
-    assert [(hit.id, hit.score) for hit in found.hits] == [(IDS[0], 2.0), (IDS[1], 1.25), (IDS[2], 0.0)]
-
-
-def test_chains_are_fused_by_their_hops_added_up(place):
-    """A hop that is certain costs its passage nothing: what it adds to the chain is 0."""
-    corpus, queries = Corpus.read("data"), read_split("data", "test")[0]
-    for name, scores in (("a", (-1.0, 0.0, 0.0)), ("b", (-1.0, 0.0, -1.0))):
-        hits = tuple(Hit(i, score) for i, score in zip(IDS[:3], scores, strict=True))
-        info = RunInfo(
-            "generator", name, "dynamic", corpus.fingerprint, fingerprint_queries(queries), "data", "test",
-            "renormalized",
-        )  # fmt: skip
-        chains = {query.id: Chain(hits, sum(scores), True) for query in queries}
-        Run.of(chains=chains, info=info).save(name, queries, corpus)
-    fused("a.jsonl", "b.jsonl", "--fusion.method=sum")
-    found = next(iter(Run.load("out/e.jsonl").chains.values()))
-    assert [hit.score for hit in found.hits] == pytest.approx([2.0, 2.0, 1.0], abs=1e-6)
-
-
 def test_runs_of_other_data_are_refused(place, capsys):
     message = refused(capsys, write("a"), write("b", split="dev"))
     assert "2 are in a.jsonl alone ('q-lynx-kind', 'q-lynx-proud')" in message
@@ -218,8 +186,8 @@ def test_options_that_do_not_fit_are_refused(place, capsys):
         capsys, *runs, "--fusion.method=rrf", "--fusion.weights=[1, 2, 3]"
     )
     assert "k must be at least 1, got 0" in refused(capsys, *runs, "--k=0")
-    chains = (write("c", steps="dynamic"), write("d", 1, steps="dynamic"))
-    assert "--length says where" in refused(capsys, *chains, "--k=1")
+    told = refused(capsys, *runs, write("c", steps="dynamic"))
+    assert "c.jsonl is dynamic: chains that end by themselves are not fused" in told
     foreign = (trec("one.trec", {"x": ["p"]}), trec("two.trec", {"x": ["s"]}))
     assert "--split needs a data set" in refused(capsys, *foreign, "--split=test")
     assert "need the gold passages" in refused(capsys, *foreign, "--fusion.method=sum", tuning(runs))

@@ -35,7 +35,7 @@ COMPOSITES: dict[str, dict[str, Any]] = {
         "depth": 7,
     },
     "chains": {
-        "kind": "fusion", "length": "max",
+        "kind": "fusion",
         "members": [
             {"kind": "hops", "retriever": "../generative", "hops": DYNAMIC},
             {"kind": "hops", "retriever": "../dense", "hops": DYNAMIC},

@@ -20,7 +20,7 @@ from grls.retrieve.base import FindsChains, untuned_fingerprint
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building
 from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.fusion.retriever import FusedChains, FusionRetriever
+from grls.retrieve.fusion.retriever import FusionRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever, as_generator
 from grls.retrieve.hops.options import HopOptions
@@ -137,11 +137,6 @@ def test_who_goes_hop_by_hop_goes_with_single_steps(place: Path) -> None:
     )
     assert isinstance(as_generator(opened, "x"), GenerativeRetriever)
     assert isinstance(load_retriever(written(place / "y", COMPOSITES["hybrid"]), CPU), HybridRetriever)
-    chains = {
-        "kind": "fusion",
-        "members": ["../generative", {"kind": "hops", "retriever": "../dense", "hops": DYNAMIC}],
-    }
-    assert isinstance(load_retriever(written(place / "z", chains), CPU), FusedChains)
     with pytest.raises(ConfigError, match="give the folder of a generative retriever; this one is dense"):
         as_generator(load_retriever(place / "dense", CPU), "x")
 
@@ -313,7 +308,7 @@ def test_a_link_that_leads_nowhere_is_refused_by_its_file(
     raises(DataError, rf"run/grls\.json: .*{error}", load_retriever, folder, CPU)
 
 
-CHAINS, FUSION, HOPS = (COMPOSITES[name] for name in ("chains", "fusion", "hops"))
+FUSION, HOPS = COMPOSITES["fusion"], COMPOSITES["hops"]
 HYBRID, RESCORED = COMPOSITES["hybrid"], COMPOSITES["rescored"]
 PRIOR = {"retriever": "../dense"}
 PRIOR_GONE, PRIOR_OTHER = [{"retriever": "../gone"}], [{"retriever": "../other"}]
@@ -322,7 +317,6 @@ BAD: list[tuple[dict[str, Any], type[GrlsError], str]] = [
     (HOPS | {"retriever": "../gone"}, DataError, "retriever names ../gone, but"),
     (HOPS | {"retriever": "."}, DataError, r"retriever names \., which is this retriever itself"),
     (HOPS | {"format": 9}, DataError, "format 9 of a .* 'hops'; this version reads 1: install a newer"),
-    (CHAINS | {"hops": DYNAMIC}, DataError, "hops: a retriever of kind 'fusion' ends its chains itself"),
     (FUSION | {"members": ["../bm25"]}, ConfigError, "at least two members"),
     (FUSION | {"method": "vote"}, DataError, r"fusion: method must be .*, got 'vote'"),
     (FUSION | {"members": ["../bm25", "../other"]}, MismatchError, r"members\[1\] Dense"),

@@ -24,7 +24,7 @@ from grls.models.load.generators import CausalLM
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build
 from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.fusion.retriever import FusedChains, Fusion, FusionRetriever
+from grls.retrieve.fusion.retriever import Fusion, FusionRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import FEATURES, HopOptions
@@ -140,7 +140,6 @@ REFUSED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda r: FusionRetriever([r.bm25, OTHER]), r"is over .* BM25Retriever over other\.jsonl"),
     (lambda r: FusionRetriever([r.bm25]), "at least two members, got 1"),
     (lambda r: FusionRetriever([r.bm25] * 2, Fusion("rrf", weights=(1.0,) * 3)), "3 weights for 2 members"),
-    (lambda r: FusedChains([r.bm25] * 2, length=2), "length 2 names no member"),
     # priors
     (lambda r: over(r, math.inf), "the weight of bm25 must be a finite number"),
     (lambda r: over(r, 1.0, 0.0), "the temperature of bm25 must be above 0"),

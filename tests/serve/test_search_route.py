@@ -189,7 +189,6 @@ def test_long_names_are_cut(client: TestClient) -> None:
     ("name", "body", "said"),
     [
         ("bm25", {"hops": {"steps": "dynamic"}}, 'DONE: choose hops.steps "fixed", or a single step'),
-        ("chains", {"hops": {"steps": "fixed"}}, "ends its chains itself: leave hops.steps out, or"),
         (
             "generative",
             {"query": "otter " * 600},

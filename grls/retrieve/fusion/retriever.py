@@ -1,7 +1,7 @@
 """Fusion: several retrievers answer the same queries, and their rankings are made one.
 
-:class:`FusionRetriever` has single-step retrievers as members, :class:`FusedChains` multi-step ones. All
-members are over one corpus. ``grls fuse`` fuses runs instead of retrievers.
+All members are over one corpus; one that works hop by hop gives the passages of its chains. ``grls fuse``
+fuses runs instead of retrievers.
 
 Legend: R rankings of one query (one a member), w_r the weight of member r, rank_r(p) the rank of passage p in
 ranking r, from 1.
@@ -28,21 +28,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
-from grls.data.types import Chain, FullHit, Hit, Passage, Query
+from grls.data.types import FullHit, Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError
 from grls.io.arguments import Count, NonNegativeFloat, options
 from grls.io.progress import counted
-from grls.retrieve.base import Description, FindsChains, Retriever
+from grls.retrieve.base import Description, Retriever
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import BM25, Opening, open_member
 from grls.retrieve.spec import MANIFEST, Member, check_fields, from_fields, recorded
-
-Length = Literal["mean", "min", "max"] | int
-"""Length of a fused chain: from the members' lengths (a half is rounded up), or that of member n, from 0."""
 
 Method = Literal["interleave", "rrf", "sum"]
 FUSED = 20
@@ -143,16 +139,23 @@ def min_max(hits: Sequence[Hit]) -> list[float]:
     return [(score - low) / (high - low) if high > low else 1.0 for score in scores]
 
 
-class _Fused:
-    """The base of fusions: members over one corpus; ``own`` is the option that only the subclass has."""
+class FusionRetriever:
+    """Retrieval by at least two retrievers; another fusion may be one of them.
+
+    ``depth`` hits of each member give scores (``rrf``, ``sum``; None: 20). It does not follow k, so neither
+    does a score. Hits of members beyond it stand last, in turn, with the lowest score. ``fusion`` None
+    interleaves.
+    """
 
     kind = "fusion"
-    own: dict[str, Any]
+    tuned_by = ("grls.tune.weights:FUSION",)
+    folders = ("members.*",)
 
-    def __init__(self, members: Sequence[Any], fusion: Fusion | None):
+    def __init__(self, members: Sequence[Retriever], fusion: Fusion | None = None, depth: int | None = None):
         if len(members) < 2:
             raise ConfigError(f"an ensemble needs at least two members, got {len(members)}.")
         self.members: list[Any] = list(members)
+        self.depth = depth
         self.fusion = fusion or Fusion()
         self.corpus: Corpus = members[0].corpus
         for number, member in enumerate(members):
@@ -170,10 +173,11 @@ class _Fused:
         members = [member.describe() for member in self.members]
         names = tuple(member.name for member in members)
         options = [{"retriever": member.name, **member.options} for member in members]
+        depth = {} if self.depth is None else {"depth": self.depth}
         return Description(
             "ensemble",
             self.fusion.method,
-            {"members": options, **recorded(self.fusion), **self.own},
+            {"members": options, **recorded(self.fusion), **depth},
             " + ".join(names),
             tuple(dict.fromkeys(stage for member in members for stage in member.stages)),
             names,
@@ -186,28 +190,11 @@ class _Fused:
     def untuned(self) -> str:
         return " ".join(member.fingerprint() for member in self.members)
 
-
-class FusionRetriever(_Fused):
-    """Single-step retrieval by at least two retrievers; another fusion may be one of them.
-
-    ``depth`` hits of each member give scores (``rrf``, ``sum``; None: 20). It does not follow k, so neither
-    does a score. Hits of members beyond it stand last, in turn, with the lowest score. ``fusion`` None
-    interleaves.
-    """
-
-    tuned_by = ("grls.tune.weights:FUSION",)
-    folders = ("members.*",)
-
-    def __init__(self, members: Sequence[Retriever], fusion: Fusion | None = None, depth: int | None = None):
-        self.depth = depth
-        self.own = {} if depth is None else {"depth": depth}
-        super().__init__(members, fusion)
-
     @staticmethod
-    def open(folder: Path, spec: dict[str, Any], opening: Opening) -> FusionRetriever | FusedChains:
-        """Members that end chains give chains; ``bm25`` is over the corpus of the other members."""
+    def open(folder: Path, spec: dict[str, Any], opening: Opening) -> FusionRetriever:
+        """``bm25`` is over the corpus of the other members."""
         file = folder / MANIFEST
-        check_fields(spec, ("members",), ("method", "weights", "rrf_k", "depth", "length"), file)
+        check_fields(spec, ("members",), ("method", "weights", "rrf_k", "depth"), file)
         fusion = from_fields(Fusion, spec, file, "fusion")
         parts = from_fields(_Members, spec, file, "fusion")
         opened = dict[int, Any]()
@@ -218,7 +205,7 @@ class FusionRetriever(_Fused):
             corpus = opened[min(opened)].corpus if opened else opening.corpus
             member = parts.members[number], folder, f"members[{number}]"
             opened[number] = open_member(*member, replace(opening, corpus=corpus))
-        return fused([opened[number] for number in range(len(lacks))], fusion, parts.depth, parts.length)
+        return FusionRetriever([opened[number] for number in range(len(lacks))], fusion, parts.depth)
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         queries = queries_of(queries)
@@ -239,108 +226,7 @@ class FusionRetriever(_Fused):
         return [self.fusion.fuse_first(rankings, depth, k) for rankings in zip(*results, strict=True)]
 
 
-class FusedChains(_Fused):
-    """Multi-step retrieval by at least two retrievers; their best chains are fused.
-
-    ``fusion`` is of their passages, ranked by hop; None interleaves. ``length`` is that of a fused chain.
-    """
-
-    best_chain = True
-
-    def __init__(self, members: Sequence[FindsChains], fusion: Fusion | None = None, length: Length = "mean"):
-        self.length = length
-        self.own = {"length": length}
-        super().__init__(members, fusion)
-        chain_length([0] * len(self.members), length)
-
-    def describe(self) -> Description:
-        return replace(super().describe(), steps="dynamic")
-
-    def fingerprint(self) -> str:
-        return f"{super().fingerprint()} {self.length}"
-
-    def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
-        """Dynamic setting: one fused chain a query, in a list of its own."""
-        queries = queries_of(queries)
-        return [
-            [fuse_chains(chains, self.fusion, self.length)] for chains in self._member_chains(queries, allow)
-        ]
-
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
-        """Fixed setting: the chains are rankings of their passages by hop, fused and cut to k hits."""
-        return [
-            self.fusion.fuse([chain_hits(chain) for chain in chains], k)
-            for chains in self._member_chains(queries_of(queries), allow)
-        ]
-
-    def _member_chains(self, queries: Sequence[Query], allow: Allow) -> list[tuple[Chain, ...]]:
-        empty = Chain((), 0.0, False)
-        retrieved = [member.retrieve_chains(queries, allow) for member in self.members]
-        best = [[chains[0] if chains else empty for chains in member] for member in retrieved]
-        return list(zip(*best, strict=True))
-
-
-def fused(
-    members: Sequence[Any], fusion: Fusion, depth: int | None = None, length: Length = "mean"
-) -> FusionRetriever | FusedChains:
-    """The fusion of chains where all members end theirs by DONE, else that of rankings."""
-    if all(member.describe().steps == "dynamic" for member in members):
-        return FusedChains(members, fusion, length)
-    return FusionRetriever(members, fusion, depth)
-
-
 @options()
 class _Members:
     members: list[Member]
     depth: Count | None = None
-    length: Length = "mean"
-
-
-def chain_hits(chain: Chain) -> list[Hit]:
-    """The passages of a chain as a ranking by hop: DONE left out, each once.
-
-    The score is the running sum of the hop scores, but never rises: it is the log-probability of the chain so
-    far where hop scores are log-probabilities, and other scores keep the order of the hops.
-    """
-    hits: dict[str, float] = {}
-    total, lowest = 0.0, math.inf
-    for hit in chain.hits:
-        total += hit.score
-        lowest = min(lowest, total)
-        if hit.id != DONE_ID:
-            hits.setdefault(hit.id, lowest)
-    return [Hit(*pair) for pair in hits.items()]
-
-
-def fuse_chains(
-    chains: Sequence[Chain],
-    fusion: Fusion,
-    length: Length = "mean",
-    rankings: Sequence[Sequence[Hit]] | None = None,
-) -> Chain:
-    """Fuse the chains of one query, one a member, into one.
-
-    ``rankings`` are the passages of each chain with scores to fuse by; None: those of :func:`chain_hits`. The
-    chain has the first passages of the fused ranking; its score is the sum of theirs, no log-probability. It
-    is ``done`` where every member wrote DONE, or the one that sets the length did; DONE is not among the
-    hits.
-    """
-    if rankings is None:
-        rankings = [chain_hits(chain) for chain in chains]
-    hops = chain_length([len(hits) for hits in rankings], length)
-    hits = tuple(fusion.fuse(rankings)[:hops])
-    done = chains[length].done if isinstance(length, int) else all(chain.done for chain in chains)
-    return Chain(hits, math.fsum(hit.score for hit in hits), done)
-
-
-def chain_length(lengths: Sequence[int], length: Length) -> int:
-    """A ConfigError where ``length`` names no member."""
-    if isinstance(length, int):
-        if not 0 <= length < len(lengths):
-            raise ConfigError(
-                f"length {length} names no member; expected mean, min, max or 0 to {len(lengths) - 1}."
-            )
-        return lengths[length]
-    if length == "mean":
-        return (2 * sum(lengths) + len(lengths)) // (2 * len(lengths))
-    return min(lengths) if length == "min" else max(lengths)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -21,16 +21,9 @@ from grls.data.types import Chain, Hit
 from grls.errors import ConfigError, Option
 from grls.io.progress import counted
 from grls.models.base import Floats
-from grls.retrieve.fusion.retriever import (
-    Fusion,
-    Length,
-    chain_hits,
-    chain_length,
-    fuse_chains,
-)
+from grls.retrieve.fusion.retriever import Fusion
 from grls.runs.portions import RunInfo, Steps
 from grls.runs.run import Run
-from grls.runs.trec import chain_ranking
 
 _LEAST = 1e-9
 """No passage is less probable, so that logarithms are finite."""
@@ -39,34 +32,16 @@ _HIGHEST = 1e100
 """No score is farther from 0, so that squares are finite."""
 
 
-def fused_run(members: Sequence[Run], fusion: Fusion, k: int | None = None, length: Length = "mean") -> Run:
-    """Fuse runs that hold the same queries; the result has no manifest.
-
-    Dynamic runs give chains of ``length``, others rankings of ``k`` passages, or else of as many as the
-    longest ranking holds.
+def fused_run(members: Sequence[Run], fusion: Fusion, k: int | None = None) -> Run:
+    """Fuse runs that hold the same queries into rankings of ``k`` passages, or else of as many as the longest
+    ranking holds; the result has no manifest.
     """
-    chain_length([0] * len(members), length)
-    if shared_steps(members) != "dynamic":
-        k = fused_depth(members, k)
-        rankings = {
-            query: fusion.fuse([run.rankings[query] for run in members], k) for query in members[0].rankings
-        }
-        return Run(rankings, score_mode=fusion.method)
-    if k is not None:
-        raise ConfigError(
-            f"{Option('k')} is of rankings, and these runs are chains that end: {Option('length')} says "
-            "where."
-        )
-    chains = {}
-    for query in members[0].chains:
-        ended = [run.chains[query] for run in members]
-        # Sums of the scores of hops; of a set, the scores of its passages.
-        scored = [
-            chain_hits(chain) if run.rankings[query] == chain_ranking(chain) else run.rankings[query]
-            for chain, run in zip(ended, members, strict=True)
-        ]
-        chains[query] = fuse_chains(ended, fusion, length, scored)
-    return Run({query: list(chain.hits) for query, chain in chains.items()}, chains, fusion.method)
+    shared_steps(members)
+    k = fused_depth(members, k)
+    rankings = {
+        query: fusion.fuse([run.rankings[query] for run in members], k) for query in members[0].rankings
+    }
+    return Run(rankings, score_mode=fusion.method)
 
 
 def fused_depth(members: Sequence[Run], k: int | None) -> int | None:
@@ -80,7 +55,6 @@ def ensemble(
     fusion: Fusion,
     options: dict[str, Any],
     k: int | None = None,
-    length: Length = "mean",
     name: str | None = None,
 ) -> Run:
     """:func:`fused_run` with a manifest, which holds ``options``, too.
@@ -88,16 +62,15 @@ def ensemble(
     ``name`` is that of reports; None: from the method and the members.
     """
     start = perf_counter()
-    fused, steps = fused_run(members, fusion, k, length), shared_steps(members)
+    fused, steps = fused_run(members, fusion, k), shared_steps(members)
     infos = [run.info for run in members if run.info is not None]
     tokens = [info.computed_tokens for info in infos if info.computed_tokens is not None]
     depths = [depth for run in members if (depth := run.depth()) is not None]
     sources = {
         "runs": [run.path for run in members],
-        "k": None if steps == "dynamic" else fused_depth(members, k),
+        "k": fused_depth(members, k),
         "members_depth": min(depths, default=None),
         "pool": any(run.is_ranking for run in members),
-        "length": length,
     }
     method = {"method": fusion.method, "rrf_k": fusion.rrf_k}
     # Empty where that of a member is unknown.
@@ -119,25 +92,19 @@ def ensemble(
         retriever=hashlib.sha256(parts).hexdigest() if all(prints) else "",
         computed_tokens=sum(tokens) if len(tokens) == len(members) else None,
     )
-    return Run(fused.rankings, fused.chains, fused.score_mode, info)
+    return replace(fused, info=info)
 
 
 def shared_steps(runs: Sequence[Run]) -> Steps:
-    """The steps of a fusion of runs: dynamic or fixed where all are, ranked where one is, else single."""
-    steps = {run.steps for run in runs}
-    if "dynamic" not in steps:
-        return "fixed" if steps == {"fixed"} else "ranked" if "ranked" in steps else "single"
-    if len(steps) > 1:
-        dynamic = next(run for run in runs if run.steps == "dynamic")
-        other = next(run for run in runs if run.steps != "dynamic")
-        raise ConfigError(
-            f"{dynamic.path} is dynamic and {other.path} is {other.steps}; a chain that ends by itself "
-            f"cannot be fused with a ranking. Retrieve both with the same {Option('hops.steps')}."
-        )
+    """The steps of a fusion of runs: fixed where all are, ranked where one is, else single."""
     for run in runs:
-        if not run.chains and run.rankings:
-            raise ConfigError(f"{run.path} is dynamic, and its chains stand in JSONL alone; give that file.")
-    return "dynamic"
+        if run.steps == "dynamic":
+            raise ConfigError(
+                f"{run.path} is dynamic: chains that end by themselves are not fused. Retrieve with "
+                f"{Option('hops.steps', 'ranked')}, or fuse rankings and cut the result (`grls fuse cut`)."
+            )
+    steps = {run.steps for run in runs}
+    return "fixed" if steps == {"fixed"} else "ranked" if "ranked" in steps else "single"
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from grls.io.progress import counted
 from grls.retrieve.base import (
     DecodesHops,
     Description,
-    FindsChains,
     LetsJoin,
     Plan,
     Retriever,
@@ -119,7 +118,7 @@ class HopsRetriever(_HopByHop):
         if hops.steps not in ("fixed", "dynamic"):
             cause = "a single step has no hops" if hops.steps == "single" else "ranked hops make no chains"
             raise ConfigError(f"{cause}: choose {Option('hops.steps', 'fixed', 'dynamic')}.")
-        self.retriever = retriever = _single_steps(retriever)
+        self.retriever = retriever = single_steps(retriever)
         self.hops = hops
         finder: Finder = (
             Writes(retriever, hops.repeat) if has_log_probabilities(retriever) else SearchesAgain(retriever)
@@ -245,7 +244,7 @@ class RankedHops(_HopByHop):
     stop: InitVar[StopRule | None] = None
 
     def __post_init__(self, memory: Memory | None, stop: StopRule | None) -> None:
-        self.retriever, hops = _single_steps(self.retriever), self.hops
+        self.retriever, hops = single_steps(self.retriever), self.hops
         retriever = self.retriever
         if hops.evidence and isinstance(retriever, DecodesHops):
             raise ConfigError(
@@ -331,23 +330,11 @@ class RankedHops(_HopByHop):
 def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
     """Make a retriever that works hop by hop; ``single`` steps: the retriever of single steps.
 
-    ``retriever`` may be any but one whose members work hop by hop. The options replace those of one that
-    works hop by hop already.
+    The options replace those of one that works hop by hop already.
     """
     if hops.steps == "single":
         return single_steps(retriever)
     return RankedHops(retriever, hops) if hops.steps == "ranked" else HopsRetriever(retriever, hops)
-
-
-def _single_steps(retriever: Retriever) -> Retriever:
-    """Refuses fusions of chains, which end by themselves."""
-    inner = single_steps(retriever)
-    if isinstance(inner, FindsChains):
-        raise ConfigError(
-            f"a retriever of kind {inner.kind!r} ends its chains itself: leave {Option('hops.steps')} out, "
-            "or make a folder of kind hops of its members."
-        )
-    return inner
 
 
 def pooled_ranking(chains: Iterable[Chain], k: int) -> list[Hit]:

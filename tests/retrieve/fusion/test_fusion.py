@@ -17,17 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grls.data.corpus import Corpus
-from grls.data.types import Chain, FullHit, Hit, NameLink, Passage, Query
+from grls.data.types import FullHit, Hit, NameLink, Passage, Query
 from grls.errors import ConfigError
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.fusion.retriever import (
-    FusedChains,
     Fusion,
     FusionRetriever,
-    chain_hits,
-    chain_length,
     comb_sum,
-    fuse_chains,
     interleave,
     min_max,
 )
@@ -187,18 +183,6 @@ class Fixed:
         return [[Hit(i, -float(n)) for n, i in enumerate(self.answers[q.id][:k])] for q in queries]
 
 
-class FixedChains:
-    def __init__(self, chains, corpus=CORPUS):
-        self.chains, self.corpus = chains, corpus
-
-    def retrieve_chains(self, queries, allow=None):
-        return [[self.chains[q.id], Chain((Hit("f", -9.0),), -9.0, False)] for q in queries]
-
-
-def chain(passages, done=True, score=-1.0):
-    return Chain(tuple(Hit(i, score) for i in passages), score * len(passages), done)
-
-
 def test_members_are_asked_and_interleaved():
     one, two = Fixed({"q1": "abc", "q2": ""}), Fixed({"q1": "cde", "q2": "fa"})
     found = FusionRetriever([one, two]).retrieve(QUERIES, 3)
@@ -238,35 +222,6 @@ def test_neither_score_nor_order_depends_on_k(fusion, depth):
         assert fused.retrieve(QUERIES[:1], k)[0] == full[:k]
 
 
-def test_dynamic_chains_are_interleaved_and_as_long_as_the_mean():
-    one = FixedChains({"q1": chain("ab"), "q2": chain("")})
-    two = FixedChains({"q1": chain("cad", done=False), "q2": chain("e")})
-    (first,), (second,) = FusedChains([one, two]).retrieve_chains(QUERIES)
-    assert ids(first.hits) == ["a", "c", "b"]  # (2 + 3) / 2, rounded up
-    assert not first.done
-    assert first.score == pytest.approx(1 + 1 / 2 + 1 / 3)
-    assert (ids(second.hits), second.done) == (["e"], True)
-    assert [chain_length(some, "mean") for some in ([1, 2], [2, 3], [1, 1, 2], [1, 2, 2], [0, 0])] == [
-        2, 3, 1, 2, 0,
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("length", "passages", "done"),
-    [("min", "a", False), ("max", "acb", False), (0, "a", True), (1, "acb", False), ("mean", "ac", False)],
-)
-def test_the_length_of_a_chain(length, passages, done):
-    fused = fuse_chains([chain("a"), chain("cbd", done=False)], Fusion(), length)
-    assert ("".join(ids(fused.hits)), fused.done) == (passages, done)
-
-
-def test_a_chain_ranks_its_passages_by_hop_without_done():
-    hits = chain_hits(Chain((Hit("b", -1.0), Hit("a", -0.5), Hit("b", -0.1), Hit("DONE", -2.0)), -3.6, True))
-    assert hits == [Hit("b", -1.0), Hit("a", -1.5)]
-    positive = chain_hits(Chain((Hit("b", 3.0), Hit("a", 5.0)), 8.0, False))  # BM25
-    assert positive == [Hit("b", 3.0), Hit("a", 3.0)]
-
-
 def test_the_settings_of_a_run_name_the_depth():
     members = [BM25Retriever(Corpus.from_passages([Passage("a", "an otter"), Passage("b", "a heron")]))] * 2
     retrievers = [FusionRetriever(members, Fusion("rrf"), depth) for depth in (None, 20, 50)]
@@ -277,7 +232,6 @@ def test_the_settings_of_a_run_name_the_depth():
 
 INFO = RunInfo("bm25", "one", "single", "c", "q", "data", "test", "bm25", stages=("retrieve",), seconds=2.0)
 FIRST = replace(Run.of({"q": [Hit("a", 2.0), Hit("b", 1.0)]}, info=INFO), path="one.jsonl")
-CHAINS = Run.of(chains={"q": Chain((Hit("a", -0.5), Hit("DONE", -0.5)), -1.0, True)})
 
 
 def test_a_fusion_of_rankings_that_were_cut_off_is_no_deeper_than_they_are() -> None:
@@ -309,29 +263,20 @@ def test_steps_are_those_of_all_members() -> None:
     assert shared_steps([fixed, FIRST]) == "single"
     ranked = Run({}, info=replace(INFO, steps="ranked"))
     assert shared_steps([ranked, FIRST]) == shared_steps([fixed, ranked]) == "ranked"
-    assert shared_steps([CHAINS, CHAINS]) == "dynamic"
-    raises(ConfigError, r"is dynamic and one\.jsonl is single", shared_steps, [CHAINS, FIRST])
-    without = Run({"q": [Hit("a", 1.0)]}, info=replace(INFO, steps="dynamic"), path="d.trec")
-    with pytest.raises(ConfigError, match=r"d\.trec is dynamic, and its chains stand in JSONL alone"):
-        shared_steps([without, without])
+    chains = Run({}, info=replace(INFO, steps="dynamic"), path="d.jsonl")
+    raises(ConfigError, r"d\.jsonl is dynamic: chains .* are not fused", shared_steps, [FIRST, chains])
 
 
-def test_a_fusion_is_known_by_its_members_whatever_ends_them() -> None:
-    def fused(steps: Steps, *members: str, weights: tuple[float, ...] | None = None) -> str:
-        chains = CHAINS.chains if steps == "dynamic" else {}
-        runs = [
-            replace(FIRST, chains=chains, info=replace(INFO, steps=steps, retriever=one)) for one in members
-        ]
-        made = ensemble(runs, Fusion("rrf", weights=weights), {}, None, "max")
+def test_a_fusion_is_known_by_its_members_and_weights() -> None:
+    def fused(*members: str, weights: tuple[float, ...] | None = None) -> str:
+        runs = [replace(FIRST, info=replace(INFO, retriever=one)) for one in members]
+        made = ensemble(runs, Fusion("rrf", weights=weights), {})
         assert made.info is not None
         return made.info.retriever
 
-    assert fused("dynamic", "a", "b") == fused("fixed", "a", "b") != ""
-    others = {
-        fused("fixed", "a", "c"), fused("fixed", "b", "a"), fused("fixed", "a", "b", weights=(1.0, 2.0)),
-    }  # fmt: skip
-    assert len(others | {fused("fixed", "a", "b")}) == 4
-    assert fused("fixed", "a", "") == ""
+    different = [fused("a", "b"), fused("a", "c"), fused("b", "a"), fused("a", "b", weights=(1.0, 2.0))]
+    assert len({*different}) == 4
+    assert fused("a", "") == ""
 
 
 probabilities = st.lists(st.floats(0.01, 0.99), min_size=1, max_size=6)
