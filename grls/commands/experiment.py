@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,12 +23,11 @@ from grls.models.option_names import Device
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.options import stored_options
-from grls.retrieve.registry import Opening, load_retriever, member_folders, names_bm25
+from grls.retrieve.registry import Opening, member_folders, names_bm25
 from grls.retrieve.spec import is_retriever
 from grls.runs.portions import read_info
 
 if TYPE_CHECKING:
-    from grls.data.perturbed import Perturbation
     from grls.report.blocks import Table
 
 log = logging.getLogger(__name__)
@@ -51,7 +50,6 @@ def experiment_command(
     k: Count | None = None,
     quoted: str | None = None,
     growth: _Several | None = None,
-    stress: str | None = None,
     output: str = "experiment",
     page: bool = False,
     seed: int = 0,
@@ -80,15 +78,11 @@ def experiment_command(
         growth: Also let the corpus of each retriever folder, and of its members, arrive in so many parts
             without training: what queries of old and new passages find by the first measure, and the seconds
             of each update (OUTPUT-growth.csv).
-        stress: Also perturb the queries: some of typo, order, case, synonym, alias (descriptions in place of
-            titles) and language (translations in the metadata of queries), as in typo,order
-            (OUTPUT-stress.csv).
         output: Path of what is written, without ending.
         page: Also write OUTPUT.html, one file that needs nothing else, with quality by time and similarity.
-        seed: Seed of perturbed queries, and of bootstrap and permutations on the page.
+        seed: Seed of bootstrap and permutations on the page.
     """
     named = _named(systems)
-    from grls.data.perturbed import PERTURBATIONS
     from grls.evaluation.measures import cutoff, measure_names
     from grls.evaluation.metrics import KS
     from grls.report.runs import load_groups, refuse_untold
@@ -98,13 +92,9 @@ def experiment_command(
     if not names:
         raise ConfigError(f"--measures names no measure: give some, as in --measures '{MEASURES}'.")
     published = None if quoted is None else read_quoted(quoted)
-    words = [word for word in re.split(r"[,\s]+", stress or "") if word]
-    if stress is not None and not (words and {*words} <= {*PERTURBATIONS}):
-        raise ConfigError(f"--stress must be some of {', '.join(PERTURBATIONS)}, got {stress!r}.")
-    kinds = [kind for kind in PERTURBATIONS if kind in words]
     run = next((path for _, paths in named for path in paths if Path(path).is_file()), None)
-    if run is not None and (growth is not None or kinds):
-        raise ConfigError(f"--growth and --stress search, and {run} is a run: give its retriever folder.")
+    if run is not None and growth is not None:
+        raise ConfigError(f"--growth searches, and {run} is a run: give its retriever folder.")
     if all(name for name, _ in named):  # before anything is retrieved
         _refuse_no_system(baseline, [name for name, _ in named])
     output = without_ending(output, (".md", ".tex", ".csv", ".json", ".html"))
@@ -138,22 +128,21 @@ def experiment_command(
     tables = [systems_table(group, by_label, names, baseline, published) for group in groups]
     printed = [table.table() for table in tables]
     print("\n\n".join(visible(table.text()) for table in printed))
-    more: list[Table] = []
-    if growth is not None or kinds:
+    grown: list[Table] = []
+    if growth is not None:
         queries = (str(data), split or "test", limit)
-        for table in _further_tables(named, *queries, device, names[0], depth, growth, kinds, seed):
-            print("\n" + visible(table.text()))
-            more.append(table)
-    every = [*printed, *more]
-    latex = [t.latex() for t in (*(table.table(compact=True) for table in tables), *more)]
+        grown.append(_growth_table(named, *queries, device, names[0], depth, growth))
+        print("\n" + visible(grown[0].text()))
+    every = [*printed, *grown]
+    latex = [t.latex() for t in (*(table.table(compact=True) for table in tables), *grown)]
     files_of = {f"{output}.md": [t.markdown() for t in every], f"{output}.tex": latex}
     files_of |= {f"{output}.csv": [table.csv() for table in tables]}
-    files_of |= {f"{output}-{table.name}.csv": [table.csv()] for table in more}
+    files_of |= {f"{output}-{table.name}.csv": [table.csv()] for table in grown}
     for path, texts in files_of.items():
         with atomic_file(path) as stream:
             stream.write("\n\n".join(text.rstrip() for text in texts) + "\n")
     content: dict[str, Any] = {"tables": [{"data": table.data, **table.to_dict()} for table in tables]}
-    for table in more:
+    for table in grown:
         content[table.name] = {"heads": table.heads, "rows": [[c.text for c in row] for row in table.rows]}
     write_json(f"{output}.json", content)
     print(", ".join([*files_of, f"{output}.json"]))
@@ -178,9 +167,8 @@ def experiment_command(
                 asked = f"{counted(compared.queries, 'query')} of {compared.data}"
                 answer += answer_blocks(points, best.name, role, first, asked, against)
             answer.append(shown)
-        parts = [Subsection(table.name.capitalize(), (table,)) for table in more]
-        sections = (Section("Growth and stress", tuple(parts)), *built.sections) if parts else built.sections
-        built = built._replace(sections=sections, answer=tuple(answer))
+        growths = [Section("Growth", (Subsection("A corpus that grows", (table,)),)) for table in grown]
+        built = built._replace(sections=(*growths, *built.sections), answer=tuple(answer))
         print(write_report(built, output))
 
 
@@ -242,7 +230,7 @@ def _retrieved(options: RetrieveOptions, name: str, folder: str) -> str:
     return file
 
 
-def _further_tables(
+def _growth_table(
     named: Sequence[tuple[str, list[str]]],
     data: str,
     split: str,
@@ -250,51 +238,27 @@ def _further_tables(
     device: str,
     measure: str,
     k: int,
-    growth: _Several | None,
-    kinds: Sequence[Perturbation],
-    seed: int,
-) -> Iterator[Table]:
-    from grls.data.perturbed import perturbed
-    from grls.report.stress import grow, growth_table, losses, stress_table
+    parts: int,
+) -> Table:
+    from grls.report.growth import grow, growth_table
     from grls.retrieve.bm25 import BM25Retriever
 
     corpus = Corpus.read(data)
-    queries, qrels = read_split(data, split, corpus, limit)
-    opening = Opening(device)
+    judged = read_split(data, split, corpus, limit)
+    steps = {}
     with TemporaryDirectory(prefix="grls-") as work:
         place = Path(work)
-
-        def folder_of(path: str) -> Path:
-            if not names_bm25(path):
-                return Path(path)
-            BM25Retriever(corpus).save_pretrained(place / path)
-            return place / path
-
-        if growth is not None:
-            steps = {}
-            for name, paths in named:
-                for number, path in enumerate(paths, 1):
-                    folder, label = folder_of(path), name if len(paths) == 1 else f"{name} ({number})"
-                    folders = {label: folder}
-                    folders |= {f"{label}: {member.name}": member for member in member_folders(folder)}
-                    for label, folder in folders.items():
-                        (place / "steps").mkdir()
-                        steps[label] = grow(
-                            folder, corpus, queries, qrels, growth, measure, k, place / "steps", opening
-                        )
-                        shutil.rmtree(place / "steps")
-            yield growth_table(steps, measure)
-        lacking = {
-            "language": 'no query has translations in its metadata, as in "translations": {"de": "…"}.',
-            "alias": "no passage has a name.",
-        }
-        for kind in [kind for kind in kinds if kind in lacking]:
-            if all(perturbed(query, kind, seed, corpus) is None for query in queries):
-                log.warning("--stress %s is left out: %s", kind, lacking[kind])
-                kinds = [other for other in kinds if other != kind]
-        if kinds:
-            found = {}
-            for name, paths in named:
-                opened = (load_retriever(folder_of(path), opening) for path in paths)
-                found[name] = [losses(r, queries, qrels, kinds, measure, k, seed) for r in opened]
-            yield stress_table(found, kinds, measure, len(queries), seed)
+        for name, paths in named:
+            for number, path in enumerate(paths, 1):
+                folder, label = Path(path), name if len(paths) == 1 else f"{name} ({number})"
+                if names_bm25(path):
+                    folder = place / path
+                    BM25Retriever(corpus).save_pretrained(folder)
+                folders = {label: folder}
+                folders |= {f"{label}: {member.name}": member for member in member_folders(folder)}
+                for label, folder in folders.items():
+                    (place / "steps").mkdir()
+                    opening = Opening(device)
+                    steps[label] = grow(folder, corpus, *judged, parts, measure, k, place / "steps", opening)
+                    shutil.rmtree(place / "steps")
+    return growth_table(steps, measure)

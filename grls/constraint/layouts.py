@@ -1,4 +1,4 @@
-"""The passages of an index in the layouts of other engines: STATIC's arrays, the dictionary of SGLang's fork.
+"""The passages of an index in the layouts of other engines: STATIC's arrays.
 
 Legend: N rows of L tokens, V vocabulary, S states, E edges.
 """
@@ -6,7 +6,7 @@ Legend: N rows of L tokens, V vocabulary, S states, E edges.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -110,35 +110,3 @@ def _ids(index: ConstraintIndex, exclude: Collection[int]) -> Ints:
         )
     columns = [index.rows.tokens_at(rows, np.full(len(rows), place)) for place in range(lengths[0] - 1)]
     return np.stack(columns, axis=1)
-
-
-def beam_dictionary(index: ConstraintIndex, exclude: Collection[int] = ()) -> dict[str, Any]:
-    """The passages of an index as the dictionary that SGLang's fork with beam search loads.
-
-    Pickled, it is the file of ``--beam-search-constraint-dict`` (github.com/cswuyg/sglang). A node is
-    ``{"t": whether a passage ends, "c": {token: node}}``; the fork adds the end token itself. Memory:
-    hundreds of bytes a token.
-
-    Args:
-        index: An index of any passages.
-        exclude: Numbers of passages that are left out, such as DONE, the last one of a retriever's index.
-
-    Raises:
-        ConfigError: The index holds only unique prefixes.
-    """
-    index.rows.refuse_prefixes("a layout for another engine")
-    hidden = set(index.rows.row_of[list(exclude)].tolist())
-    tree: dict[str, Any] = {"t": False}
-    nodes, depths = 1, [0]
-    for row in (row for row in range(len(index.rows)) if row not in hidden):
-        node, tokens = tree, index.rows.row(row)[:-1].tolist()
-        for token in tokens:
-            children = node.setdefault("c", {})
-            nodes += token not in children
-            node = children.setdefault(token, {"t": False})
-        node["t"] = True
-        depths.append(len(tokens))
-    return {
-        "tree": tree, "num_sequences": len(depths) - 1, "num_nodes": nodes, "num_edges": nodes - 1,
-        "max_depth": max(depths), "min_depth": min(depths[1:], default=0),
-    }  # fmt: skip

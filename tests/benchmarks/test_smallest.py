@@ -135,7 +135,7 @@ def test_training_queries_are_doubled_and_others_stay(
 ) -> None:
     data, made = write_small(tmp_path / "data"), tmp_path / "typo"
     perturbed.main(str(data), str(made))
-    assert capsys.readouterr().out == "24 training queries\n"
+    assert capsys.readouterr().out == "12 perturbed queries among 24 of train\n"
     before, after = ({query.id: query.text for query in read_queries(folder)} for folder in (data, made))
     assert before.items() <= after.items()
     train = read_qrels(made / "qrels" / "train.tsv")
@@ -145,3 +145,7 @@ def test_training_queries_are_doubled_and_others_stay(
         assert after[name] != after[name.removesuffix("-typo")]
         assert train[name] == train[name.removesuffix("-typo")]
     assert read_qrels(made / "qrels" / "test.tsv") == read_qrels(data / "qrels" / "test.tsv")
+    perturbed.main(str(data), str(made), "case", split="test")
+    assert read_qrels(made / "qrels" / "test.tsv") == read_qrels(data / "qrels" / "test.tsv")
+    changed = {query.id for query in read_queries(made) if query.text != before[query.id]}
+    assert changed == read_qrels(data / "qrels" / "test.tsv").keys()

@@ -1,8 +1,9 @@
-"""``grls experiment``: one table of folders and runs, quoted rows, growth and stress."""
+"""``grls experiment``: one table of folders and runs, quoted rows, growth."""
 
 import json
 import re
 from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 
 import pytest
@@ -15,13 +16,12 @@ import grls
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
-from grls.data.perturbed import PERTURBATIONS, perturbed
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.evaluation.evaluate import evaluate_run
 from grls.evaluation.significance import compare
 from grls.report.blocks import Cell, Table
-from grls.report.stress import grow, losses
+from grls.report.growth import grow, measured
 from grls.report.systems import read_quoted
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.registry import Opening
@@ -127,7 +127,8 @@ def test_every_table_reads_what_a_run_of_hops_holds(kinds: Path, tmp_path: Path,
     searcher, measures = grls.load(folder), "R@5 R@2 complete@5 nDCG@10"
     assert grls.experiment({"x": searcher}, data, "test", measures)["x"].means == means
     queries, qrels = read_split(data, "test")
-    assert losses(searcher.retriever, queries, qrels, [], "R@5", 10, 0)["clean"] == [means["R@5"]]
+    values = measured(searcher.retriever, queries, qrels, "R@5", 10, set())
+    assert fmean(values.values()) == means["R@5"]
     assert evaluate_run(file, data)["sequence_recall"]["recall@5"] == means["R@5"]
     runs = [[hit.id for hit in hits] for hits in Run.load(file).rankings.values()]
     assert runs == [[hit.id for hit in hits] for hits in searcher.search(queries, 10)]
@@ -231,8 +232,6 @@ def test_bad_input_is_one_line_with_the_remedy(
         (["--measures=complet@5"], "did you mean 'complete@5'?"),
         (["--measures="], "--measures names no measure"),
         (["--baseline=word"], "--baseline 'word' is none of the systems; did you mean 'words'?"),
-        (["--stress=typos"], "--stress must be some of typo, order, case"),
-        (["--stress=,"], "--stress must be some of typo, order, case"),
         (["--growth=1"], "--growth must be at least 2"),
         (["--quoted=none.json"], "none.json: no such file"),
     ):
@@ -307,95 +306,6 @@ def test_what_a_generator_lost_is_not_counted(kinds: Path, tmp_path: Path) -> No
         kinds / "generative", Corpus.read(kinds / "data"), *split, 2, "R@1", 2, tmp_path, Opening("cpu")
     )
     assert [row[1].text for row in rows] == ["5", "10", "5"]
-
-
-def test_what_perturbed_queries_lose(place: Path, capsys: Capsys, caplog: pytest.LogCaptureFixture) -> None:
-    command = ("bm25", "--stress=typo,case,order,language", "--measures=R@1")
-    experiment(place, *command, output="first")
-    experiment(place, *command, output="second")
-    same = [(place / f"{name}-stress.csv").read_bytes() for name in ("first", "second")]
-    assert same[0] == same[1]
-    heads, row = (line.split(",") for line in same[0].decode().splitlines())
-    assert heads == ["system", "R@1", "typo", "± typo", "order", "± order", "case", "± case"]
-    found = dict(zip(heads, row, strict=True))
-    assert found["case"] == found["order"] == "0.0"  # BM25 folds case, and knows no order
-    assert float(found["typo"]) < 0
-    assert "--stress language is left out: no query has translations" in caplog.text
-
-
-def test_perturbations_depend_on_seed_and_query_alone() -> None:
-    metadata = json.dumps({"translations": {"de": "wer führte Regie?"}})
-    query = Query("q1", "Who was the director of the Film Otter River?", metadata=metadata)
-    corpus = Corpus.from_passages([Passage("film", "Otter River is a film by Ada Holt.", "Otter River")])
-    for kind in PERTURBATIONS:
-        texts = [getattr(perturbed(query, kind, seed, corpus), "text", None) for seed in (0, 0, 1, 2, 3)]
-        assert texts[0] == texts[1]
-        assert query.text not in texts
-    assert perturbed(query, "synonym", 0, corpus) == query._replace(
-        text="Who was the filmmaker of the movie Otter stream?"
-    )
-    assert perturbed(query._replace(metadata="{}"), "language", 0, corpus) is None
-    order = perturbed(query, "order", 0, corpus)
-    assert order is not None
-    assert sorted(order.text.split()) == sorted(query.text.split())
-    for kind in ("order", "case"):
-        for text in ("two words", "TWO WORDS", "a b c"):
-            made = [perturbed(query._replace(text=text), kind, seed, corpus) for seed in range(20)]
-            assert text not in [each.text for each in made if each], "a query that stays says nothing"
-        assert getattr(perturbed(query._replace(text="7 7"), kind, 0, corpus), "text", None) == "7 7"
-    typos = {perturbed(query, "typo", seed, corpus) for seed in range(20)}
-    assert len(typos) > 5
-    assert all(typo is not None and abs(len(typo.text) - len(query.text)) <= 1 for typo in typos)
-
-
-ALIASES = [
-    Passage(
-        "river",
-        "Otter River (1939) is a 1939 film, shot by Ada Holt. It was a success.",
-        "Otter River (film)",
-    ),
-    Passage("ada", "Ada Holt, born in Delft, was the director of films. She is a star.", "Ada Holt"),
-    Passage("den", "Dens of otters are in banks.", "Holt"),
-    Passage("one", "Twin Peaks is a hill.", "Twin Peaks"),
-    Passage("two", "Twin Peaks was a series", "Twin Peaks"),
-    Passage("self", "The Long Way is the long way home.", "Long Way"),
-    Passage("alien", "Alien is a ship.", "Alien"),
-    Passage("tokyo", "東京は日本の首都。", "東京都"),
-]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Is otter river older than Ada Holt?", {"Is a 1939 film older than the director of films?"}),
-        ("Ada Holt's mother and ada holt", {"the director of films's mother and the director of films"}),
-        ("Otter Rivers and a holt", {"Otter Rivers and a holt"}),
-        ("a holt of Ada Holt's, Holtby", {"a holt of the director of films's, Holtby"}),
-        ("Ada Holt in Alien, an alien", {"the director of films in a ship, an alien"}),
-        ("(Otter River (film))", {"(a 1939 film)"}),
-        ("where is Twin Peaks?", {"where is a hill?", "where is a series?"}),
-        ("A Holt", {"A olt", "A Hlt", "A Hot", "A Hol"}),
-        ("the Long Way", {f"the {'Long Way'[:n]}{'Long Way'[n + 1 :]}" for n in (0, 1, 2, 3, 5, 6, 7)}),
-        ("私は東京都に", {"私は京都に", "私は東都に", "私は東京に"}),
-    ],
-)
-def test_descriptions_take_the_place_of_titles(text: str, expected: set[str]) -> None:
-    corpus = Corpus.from_passages(ALIASES)
-    drawn = [perturbed(Query("q", text), "alias", seed, corpus) for seed in range(60)]
-    assert {query.text for query in drawn if query} == expected
-    assert drawn == [perturbed(Query("q", text), "alias", seed, corpus) for seed in range(60)]
-    assert not [name for query in drawn if query for name in corpus.links().in_text(query.text)]
-
-
-def test_without_names_there_is_no_alias(place: Path, caplog: pytest.LogCaptureFixture) -> None:
-    untitled = [passage._replace(title="", text=passage.text.lower()) for passage in ALIASES]
-    write_dataset(
-        place / "untitled", Corpus.from_passages(untitled), [Query("q", "Ada")], {"test": {"q": {"ada": 1}}}
-    )
-    command = ["bm25", f"--data={place / 'untitled'}", "--stress=alias,order", f"--output={place / 'x'}"]
-    assert main(["experiment", *command]) == 0
-    assert "--stress alias is left out: no passage has a name." in caplog.text
-    assert "alias" not in (place / "x-stress.csv").read_text()
 
 
 def test_a_table_escapes_what_its_form_reads() -> None:

@@ -16,7 +16,7 @@ from failing import raises
 from models_small import END, PAD, VOCABULARY, small_gpt2, small_llama, small_t5
 
 from grls.constraint import ARGUMENT, VARIABLE, PassageConstraint, open_index
-from grls.constraint.layouts import StaticArrays, beam_dictionary, static_arrays
+from grls.constraint.layouts import StaticArrays, static_arrays
 from grls.constraint.transformers import GenerateProcessor
 from grls.decode.beam import Decoder
 from grls.errors import ConfigError, IndexFormatError, MismatchError
@@ -308,33 +308,6 @@ def test_static_has_these_arrays_and_finds_the_same_ids(dense: int) -> None:
     assert torch.equal(found.long(), Device(ids, logits)())
 
 
-@pytest.mark.parametrize("kind", ["short", "long", "fixed"])
-def test_the_dictionary_of_sglang_s_fork_holds_the_passages(kind: str) -> None:
-    rows = passages(kind)
-    naive = index_sequences([np.array(row) for row in rows], END, "flat")
-    assert isinstance(naive, FlatIndex)
-    made = beam_dictionary(
-        index_sequences([np.array(row) for row in [*rows, [2, 2, 2, END]]], END), [len(rows)]
-    )
-    texts = {tuple(row[:-1]) for row in rows}
-    assert made["num_sequences"] == len(texts)
-    assert (
-        made["num_nodes"]
-        == 1 + made["num_edges"]
-        == len({row[:n] for row in texts for n in range(len(row) + 1)})
-    )
-    assert (made["max_depth"], made["min_depth"]) == (max(map(len, texts)), min(map(len, texts)))
-    for prefix in draws(rows):
-        node: Any = made["tree"]
-        for token in prefix:
-            node = node and node.get("c", {}).get(token)
-        expected = naive.following.get(prefix)
-        if node is not None:  # the fork adds the end token where a passage ends
-            assert sorted([*node.get("c", {}), *([END] if node["t"] else [])]) == expected
-        else:
-            assert END in prefix or expected is None
-
-
 def test_what_cannot_work_is_named(doors: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [np.array(row) for row in passages("short", 30)]
     index = index_sequences(rows, END)
@@ -342,7 +315,7 @@ def test_what_cannot_work_is_named(doors: Any, tmp_path: Path, monkeypatch: pyte
     (tmp_path / "empty").mkdir()
     raises(IndexFormatError, "empty: no index here", open_index, tmp_path / "empty")
     prefixes = index_sequences(rows, END, form="prefixes")
-    for door in (lambda i: PassageConstraint(i), beam_dictionary, lambda i: static_arrays(i, 25)):
+    for door in (lambda i: PassageConstraint(i), lambda i: static_arrays(i, 25)):
         raises(ConfigError, "--index.form whole", door, prefixes)
     # requests
     for arguments in (None, {}):

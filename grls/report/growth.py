@@ -1,9 +1,8 @@
-"""What retrievers lose on perturbed queries, and what a corpus that grows without training does to them.
+"""What a corpus that grows without training does to a retriever.
 
-Perturbations: :mod:`grls.data.perturbed`. A corpus grows in the order of its file, in equal parts, by
-:func:`~grls.retrieve.update.update_folder`. A query takes part as soon as all its gold passages have
-arrived. Forgetting is what the queries of earlier parts have lost since then, also because a larger corpus
-is harder to search.
+It grows in the order of its file, in equal parts, by :func:`~grls.retrieve.update.update_folder`. A query
+takes part as soon as all its gold passages have arrived. Forgetting is what the queries of earlier parts have
+lost since then, also because a larger corpus is harder to search.
 """
 
 from __future__ import annotations
@@ -11,18 +10,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from time import perf_counter
 
 import numpy as np
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages, passage_queries
-from grls.data.perturbed import Perturbation, perturbed
 from grls.data.types import Query
 from grls.errors import ConfigError
 from grls.evaluation.measures import query_values
-from grls.evaluation.significance import shown_points
 from grls.io.progress import counted
 from grls.report.blocks import NONE, Cell, Table
 from grls.retrieve.base import Retriever
@@ -30,70 +27,14 @@ from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.run import retrieve_results
 from grls.retrieve.update import Changes, update_folder
 
-DRAWS = 3
-"""How often queries are perturbed, each time with another seed."""
 
-
-def _values(
+def measured(
     retriever: Retriever, queries: Sequence[Query], qrels: Qrels, measure: str, k: int, own: Set[str]
 ) -> dict[str, float]:
     results = retrieve_results(retriever, queries, k, [None] * len(queries), own) if queries else []
     rankings = {result.query_id: [hit.id for hit in result.hits] for result in results}
     judged = {q.id: qrels[q.id] for q in queries}
     return dict(zip(judged, query_values([measure], rankings, judged).get(measure, ()), strict=True))
-
-
-def losses(
-    retriever: Retriever,
-    queries: Sequence[Query],
-    qrels: Qrels,
-    kinds: Sequence[Perturbation],
-    measure: str,
-    k: int,
-    seed: int,
-) -> dict[str, list[float]]:
-    """``clean`` -> the mean of the measure, and each kind -> its difference to that, once a draw.
-
-    Of ``language`` only queries with a translation count, in both means.
-    """
-    own = passage_queries(queries, qrels, retriever.corpus)
-    clean = _values(retriever, queries, qrels, measure, k, own)
-    differences = {"clean": [fmean(clean.values())]}
-    for kind in kinds:
-        differences[kind] = []
-        for draw in range(seed, seed + DRAWS):
-            drawn = (perturbed(query, kind, draw, retriever.corpus) for query in queries)
-            changed = [query for query in drawn if query is not None]
-            values = _values(retriever, changed, qrels, measure, k, own)
-            differences[kind].append(fmean(value - clean[query] for query, value in values.items()))
-    return differences
-
-
-def stress_table(
-    systems: Mapping[str, Sequence[Mapping[str, Sequence[float]]]],
-    kinds: Sequence[str],
-    measure: str,
-    queries: int,
-    seed: int,
-) -> Table:
-    rows = []
-    for name, seeds in systems.items():
-        cells = [Cell(name), Cell(f"{100 * fmean(found['clean'][0] for found in seeds):.1f}")]
-        for kind in kinds:
-            draws = [difference for found in seeds for difference in found[kind]]
-            cells.append(Cell(shown_points(fmean(draws))))
-            cells.append(Cell(f"{100 * stdev(draws):.1f}"))
-        rows.append(tuple(cells))
-    heads = ("system", measure, *(head for kind in kinds for head in (kind, f"± {kind}")))
-    return Table(
-        "stress",
-        f"Perturbed queries: {measure} in points over {counted(queries, 'query')}, and what changes it",
-        heads,
-        1,
-        tuple(rows),
-        f"±: standard deviation over {DRAWS} draws (seeds {seed} to {seed + DRAWS - 1}) and the seeds of a "
-        "system.",
-    )
 
 
 def grow(
@@ -142,7 +83,7 @@ def grow(
         before, retriever = current, load_retriever(current, opening)
         here = step if step <= parts else parts - 1  # the queries of the last part have lost their gold
         arrived = [query for query in queries if query.id in arrival and arrival[query.id] <= here]
-        values = _values(retriever, arrived, qrels, measure, k, own)
+        values = measured(retriever, arrived, qrels, measure, k, own)
         new = {query: value for query, value in values.items() if arrival[query] == step}
         old = {query: value for query, value in values.items() if arrival[query] < step}
         gone = NONE
