@@ -28,7 +28,7 @@ from grls.retrieve.run import retrieve_results
 from grls.retrieve.update import Changes, update_folder
 
 
-def values_of(
+def measure_by_query(
     retriever: Retriever, queries: Sequence[Query], qrels: Qrels, measure: str, k: int, own: Set[str]
 ) -> dict[str, float]:
     results = retrieve_results(retriever, queries, k, [None] * len(queries), own) if queries else []
@@ -83,7 +83,7 @@ def grow(
         before, retriever = current, load_retriever(current, opening)
         here = step if step <= parts else parts - 1  # the queries of the last part have lost their gold
         arrived = [query for query in queries if query.id in arrival and arrival[query.id] <= here]
-        values = values_of(retriever, arrived, qrels, measure, k, own)
+        values = measure_by_query(retriever, arrived, qrels, measure, k, own)
         new = {query: value for query, value in values.items() if arrival[query] == step}
         old = {query: value for query, value in values.items() if arrival[query] < step}
         gone = NONE

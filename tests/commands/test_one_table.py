@@ -21,7 +21,7 @@ from grls.errors import DataError
 from grls.evaluation.evaluate import evaluate_run
 from grls.evaluation.significance import compare
 from grls.report.blocks import Cell, Table
-from grls.report.growth import grow, values_of
+from grls.report.growth import grow, measure_by_query
 from grls.report.systems import read_quoted
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.registry import Opening
@@ -127,7 +127,7 @@ def test_every_table_reads_what_a_run_of_hops_holds(kinds: Path, tmp_path: Path,
     searcher, measures = grls.load(folder), "R@5 R@2 complete@5 nDCG@10"
     assert grls.experiment({"x": searcher}, data, "test", measures)["x"].means == means
     queries, qrels = read_split(data, "test")
-    values = values_of(searcher.retriever, queries, qrels, "R@5", 10, set())
+    values = measure_by_query(searcher.retriever, queries, qrels, "R@5", 10, set())
     assert fmean(values.values()) == means["R@5"]
     assert evaluate_run(file, data)["sequence_recall"]["recall@5"] == means["R@5"]
     runs = [[hit.id for hit in hits] for hits in Run.load(file).rankings.values()]
