@@ -94,10 +94,10 @@ def build_index(
             bar.close()
             after.enter_context(waiting(f"sort {counted(len(corpus), noun)}", progress))
 
-        return _index_stream(passages_and_done(), codec.end, backend, form, memory, scratch)
+        return index_stream(passages_and_done(), codec.end, backend, form, memory, scratch)
 
 
-def _index_stream(
+def index_stream(
     pieces: Iterator[Sequences],
     end: int,
     backend: str,
@@ -142,7 +142,7 @@ def changed_index(index: Segment, kept: Ints, added: Corpus | Identifiers | None
         yield token_sequences([codec.done_sequence], kind)
 
     memory = memory_bytes(IndexOptions().memory)
-    return _index_stream(pieces(), codec.end, index.backend, index.rows.form, memory)
+    return index_stream(pieces(), codec.end, index.backend, index.rows.form, memory)
 
 
 def refuse_empty(corpus: Corpus | Identifiers) -> None:

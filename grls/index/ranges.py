@@ -26,7 +26,7 @@ from grls.errors import ConfigError, GrlsError, IndexFormatError
 from grls.index.array import ArrayIndex
 from grls.index.base import Allowed, ConstraintIndex, Segment
 from grls.index.files import REBUILD, load_arrays, map_array, refuse_other_origin
-from grls.index.rows import Array, Form, Ints, Rows, SortedRows, shared_prefixes, unsigned
+from grls.index.rows import Array, Form, Ints, Rows, SortedRows, sort, unsigned
 from grls.index.storage import load_index, write_index
 from grls.io.files import read_json
 from grls.io.seal import seal
@@ -304,7 +304,7 @@ def part_of(index: ArrayIndex, low: int, high: int) -> RangePart:
     numbers = np.sort(members)
     local = np.searchsorted(numbers, members)
     part = Rows.pack(tokens, offsets, local, firsts[:-1] - firsts[0], rows.end, rows.form)
-    return RangePart(ArrayIndex.build(part, shared_prefixes(tokens, offsets)), numbers)
+    return RangePart(ArrayIndex.build(part, sort(tokens, offsets)[1]), numbers)
 
 
 def cuts_of(index: ArrayIndex, parts: int) -> Ints:

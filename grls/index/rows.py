@@ -273,23 +273,6 @@ def sort_rows(tokens: Array, offsets: Array, end: int, form: Form = "whole") -> 
     return Rows.pack(sorted_tokens, sorted_offsets, order, starts, int(end), form), shared
 
 
-def shared_prefixes(tokens: Array, offsets: Ints) -> Ints:
-    """``[R]`` the length of the prefix that each of R distinct rows shares with the row before (0: first)."""
-    shared = np.zeros(len(offsets) - 1, dtype=np.int64)
-    width = 4 if tokens.dtype == np.uint16 else 2
-    live, depth = np.arange(1, len(shared)), 0
-    while len(live):
-        keys, before = (keys_at(tokens, offsets, rows, depth, width) for rows in (live, live - 1))
-        differ = keys ^ before
-        ended = np.minimum(offsets[live + 1] - offsets[live], offsets[live] - offsets[live - 1])
-        parted = (differ != 0) | (ended <= depth + width)
-        equal = np.where(differ[parted] != 0, _equal_tokens(differ[parted], width), width)
-        shared[live[parted]] = np.minimum(depth + equal, ended[parted] - 1)
-        live = live[~parted]
-        depth += width
-    return shared
-
-
 def stored_lengths(lengths: Ints, shared: Ints, following: int, form: Form) -> Ints:
     """``[R]`` the number of tokens that a form stores of consecutive rows of ``lengths [R]`` tokens.
 

@@ -97,20 +97,13 @@ def write_index(index: Segment, folder: Path, tokenizer: str, corpus: str) -> No
             except OSError:  # the file system has no hard links
                 shutil.copyfile(file, folder / file.name)
     else:
-        rows, own = index.rows, index.arrays()
+        own = index.arrays()
         if set(own) != set(index.stored):  # or they would not be read again
             raise ConfigError(
                 f"the backend {index.backend!r} stores the arrays {sorted(own)} and declares "
                 f"{sorted(index.stored)}: name in its class attribute `stored` what arrays() returns."
             )
-        arrays = {
-            "tokens": rows.tokens,
-            "offsets": rows.offsets.blocks,
-            "within": rows.offsets.within,
-            "members": rows.members,
-            "member_offsets": rows.member_offsets,
-        }
-        for name, array in (arrays | own).items():
+        for name, array in stored_arrays(index).items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
     sizes = {
         "passages": len(index),
@@ -119,6 +112,19 @@ def write_index(index: Segment, folder: Path, tokenizer: str, corpus: str) -> No
         "longest": index.rows.longest,
     }
     _write_manifest(folder, index.backend, sizes, index.rows.end, index.rows.form, tokenizer, corpus)
+
+
+def stored_arrays(index: Segment) -> dict[str, Array]:
+    """File name -> array, of the rows and of the backend."""
+    rows = index.rows
+    return {
+        "tokens": rows.tokens,
+        "offsets": rows.offsets.blocks,
+        "within": rows.offsets.within,
+        "members": rows.members,
+        "member_offsets": rows.member_offsets,
+        **index.arrays(),
+    }
 
 
 def _write_manifest(

@@ -55,7 +55,7 @@ def test_every_kind_of_folder_is_whole(place: Path) -> None:
     for name in [*names, "index-marisa-whole", "index-array-prefixes"]:
         report = check_folder(place / name)
         assert report.faults == [], format_folder_check(report)
-        assert len(report.parts) >= 4
+        assert len(report.parts) >= 2
 
 
 def test_members_are_checked_once(place: Path) -> None:
@@ -72,10 +72,10 @@ def first_plus_one(array: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(("name", "change", "what"), [
-    ("tokens", lambda array: array.__setitem__(0, 5), r"tokens\.npy: the rows are not sorted"),
+    ("tokens", lambda array: array.__setitem__(0, 5), r"tokens\.npy: it is not what the rows make"),
     ("edge_tokens", first_plus_one, r"edge_tokens\.npy: it is not what the rows make"),
     ("edge_nodes", swap, "edge_nodes"),
-    ("members", lambda array: array.__setitem__(0, array[1]), r"no row holds passage number"),
+    ("members", lambda array: array.__setitem__(0, array[1]), "not every passage has one row"),
     ("depths", lambda array: array.__setitem__(0, 1), r"depths\.npy"),
 ])  # fmt: skip
 def test_an_index_that_was_written_wrongly_is_found(
