@@ -4,7 +4,7 @@ A retriever gets queries and returns passages; it may decode them, look words up
 needs more asks for a capability (``isinstance(retriever, ScoresAll)``), never for a kind:
 
 - :class:`ScoresAll`: scores all passages, so it can be a prior, a teacher, a source of negatives;
-- :class:`RetrievesAfter`: takes evidence as passages;
+- :class:`TakesEvidence`: takes evidence as passages;
 - :class:`ScoresDoneAfter`: takes evidence as passages, and scores DONE as well;
 - :class:`DecodesHops`: decodes the next passage of many chains together, DONE among them;
 - :class:`FindsChains`: retrieves hop by hop;
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from grls.decode.beam import ScoredPassage
     from grls.decode.prior import Prior
 
+
+Evidence = Sequence[Sequence[Passage]]
+"""The passages that were found before, of each query; empty: of none."""
 
 AllScores = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 """Numbers of n queries -> their scores, ``[n, N]``, or ``[n, N + 1]`` with DONE last."""
@@ -139,8 +142,8 @@ class ScoresAll(Protocol):
         """Only passages that score above this are hits (BM25: 0)."""
         ...
 
-    def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
-        """Prepare the scores of queries, each given its evidence so far (empty: none).
+    def scores(self, queries: Sequence[Query], evidence: Evidence = ()) -> AllScores:
+        """Prepare the scores of queries, each given its evidence so far.
 
         Returns:
             A function from n numbers of these queries to their scores. It is called for a few queries at a
@@ -157,40 +160,23 @@ class HopHits(NamedTuple):
 
 
 @runtime_checkable
-class ScoresDoneAfter(Protocol):
-    """A retriever that takes evidence as passages, and scores DONE after them.
-
-    Hops search with it, also where the retriever is a :class:`RetrievesAfter` as well.
-    """
-
-    @property
-    def learned_done(self) -> bool | None:
-        """Whether it was trained with DONE; None: not known."""
-        ...
+class TakesEvidence(Protocol):
+    """A retriever that takes evidence as passages."""
 
     def retrieve_hop(
-        self,
-        queries: Sequence[Query],
-        evidence: Sequence[Sequence[Passage]],
-        k: int,
-        allow: Allow = None,
+        self, queries: Sequence[Query], evidence: Evidence, k: int, allow: Allow = None
     ) -> list[HopHits]:
-        """The top-k allowed passages given evidence, and the score of DONE."""
+        """The top-k allowed passages given evidence, and the score of DONE, which no filter affects."""
         ...
 
 
 @runtime_checkable
-class RetrievesAfter(Protocol):
-    """A retriever that takes evidence as passages; its hits come without a score of DONE."""
+class ScoresDoneAfter(TakesEvidence, Protocol):
+    """A retriever that takes evidence as passages, and scores DONE after them."""
 
-    def retrieve_after(
-        self,
-        queries: Sequence[Query],
-        evidence: Sequence[Sequence[Passage]],
-        k: int,
-        allow: Allow = None,
-    ) -> list[list[Hit]]:
-        """The top-k allowed passages given evidence."""
+    @property
+    def learned_done(self) -> bool | None:
+        """Whether it was trained with DONE; None: not known."""
         ...
 
 
@@ -252,7 +238,7 @@ class DecodesPassages(Protocol):
         """The generator that writes passages, of kind ``generative``."""
         ...
 
-    def priors_of(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> Prior | None:
+    def priors_of(self, queries: Sequence[Query], evidence: Evidence) -> Prior | None:
         """The prior over passages for queries, each with its evidence; None: no prior."""
         ...
 

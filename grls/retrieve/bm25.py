@@ -26,13 +26,13 @@ import numpy.typing as npt
 
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow
-from grls.data.types import Hit, Passage, Query
+from grls.data.types import Hit, Query
 from grls.data.words import Analyzer, is_short, nothing_found
 from grls.errors import DataError
 from grls.io.files import atomic_folder
 from grls.io.progress import Progress, counted, waiting
 from grls.io.seal import seal
-from grls.retrieve.base import AllScores, Description
+from grls.retrieve.base import AllScores, Description, Evidence
 from grls.retrieve.bm25_options import BM25Options, Variant
 from grls.retrieve.queries import queries_of, reachable, with_evidence_text
 from grls.retrieve.registry import Opening
@@ -195,7 +195,7 @@ class BM25Retriever:
         options = self.describe().options
         return f"bm25 {self.corpus.fingerprint}{f' {json.dumps(options)}' if options else ''}"
 
-    def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
+    def scores(self, queries: Sequence[Query], evidence: Evidence = ()) -> AllScores:
         """BM25 scores of all passages, with evidence appended to the query."""
         evidence = evidence or [()] * len(queries)
         texts = [

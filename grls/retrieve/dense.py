@@ -26,7 +26,7 @@ import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
 from grls.data.filters import Allow, Numbers
-from grls.data.types import Passage, Query
+from grls.data.types import Query
 from grls.errors import DataError, MismatchError
 from grls.index.external_sort import GrowingArray
 from grls.index.files import map_array
@@ -35,7 +35,7 @@ from grls.io.timing import PartTimer, report_step
 from grls.models.base import Floats
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel, Matrix
 from grls.models.load.opening import PACKAGED_ENCODER
-from grls.retrieve.base import HopHits
+from grls.retrieve.base import Evidence, HopHits
 from grls.retrieve.build import Building
 from grls.retrieve.encoded import REBUILD, EncodedRetriever, Parts, unusable_row
 
@@ -136,13 +136,8 @@ class DenseRetriever(EncodedRetriever):
         return {"kind": "st5" if building.kind == "st5" else "auto", "similarity": building.similarity}
 
     def retrieve_hop(
-        self,
-        queries: Sequence[Query],
-        evidence: Sequence[Sequence[Passage]],
-        k: int,
-        allow: Allow = None,
+        self, queries: Sequence[Query], evidence: Evidence, k: int, allow: Allow = None
     ) -> list[HopHits]:
-        """The top-k allowed passages given evidence, and the score of DONE, which no filter affects."""
         vectors, rankings = self._search_after(queries, evidence, k, allow)
         last, similarity = self.rows[-1:], self.encoder.similarity
         done = [float(similarities(vector, last, similarity)[0]) for vector in vectors]

@@ -32,7 +32,7 @@ from grls.cluster.shards import done_shards
 from grls.data.codec import CUT_QUERIES
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Numbers
-from grls.data.types import Hit, Passage, Query
+from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index.build import refuse_empty
 from grls.index.rows import Array
@@ -44,7 +44,7 @@ from grls.io.timing import PartTimer, report_step
 from grls.models.base import Floats
 from grls.models.sentence_model import COSINE, DOT, library_type
 from grls.models.text_encoder import TextEncoder, passage_text
-from grls.retrieve.base import AllScores, Description
+from grls.retrieve.base import AllScores, Description, Evidence, HopHits
 from grls.retrieve.build import Building
 from grls.retrieve.generative.options import USUAL_SEARCH
 from grls.retrieve.queries import queries_of, reachable
@@ -529,15 +529,15 @@ class EncodedRetriever(ABC):
         Equal scores keep the order of the corpus. A passage is a hit if its score is above ``least_score``.
         """
         listed = queries_of(queries)
-        return self.retrieve_after(listed, [()] * len(listed), k, allow)
+        return self._search_after(listed, [()] * len(listed), k, allow)[1]
 
-    def retrieve_after(
-        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: Allow = None
-    ) -> list[list[Hit]]:
-        return self._search_after(queries, evidence, k, allow)[1]
+    def retrieve_hop(
+        self, queries: Sequence[Query], evidence: Evidence, k: int, allow: Allow = None
+    ) -> list[HopHits]:
+        return [HopHits(hits, None) for hits in self._search_after(queries, evidence, k, allow)[1]]
 
     def _search_after(
-        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: Allow
+        self, queries: Sequence[Query], evidence: Evidence, k: int, allow: Allow
     ) -> tuple[Any, list[list[Hit]]]:
         """The encoded queries with their evidence, and the hits of each, best first."""
         texts = self.texts(queries, evidence)
@@ -557,7 +557,7 @@ class EncodedRetriever(ABC):
         return encoded, [rankings[query] for query in range(len(queries))]
 
     def groups(
-        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], allow: Allow
+        self, queries: Sequence[Query], evidence: Evidence, allow: Allow
     ) -> list[tuple[list[int], Numbers | None]]:
         """Numbers of queries of equal filters, each with the numbers of their allowed passages; None: all."""
         groups: dict[int, tuple[list[int], Numbers | None]] = {}
@@ -565,14 +565,14 @@ class EncodedRetriever(ABC):
             groups.setdefault(id(allowed), ([], allowed))[0].append(query)
         return list(groups.values())
 
-    def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
+    def scores(self, queries: Sequence[Query], evidence: Evidence = ()) -> AllScores:
         return partial(self.score, self.encode(self.texts(queries, evidence)))
 
     def encode(self, texts: Sequence[str]) -> Any:
         with PartTimer("encoder"), self.encoder.telling(lambda _: report_step()):
             return self.encoder.encode(texts, "query", self.batch_size)
 
-    def texts(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> list[str]:
+    def texts(self, queries: Sequence[Query], evidence: Evidence = ()) -> list[str]:
         """The texts to encode: each query with its evidence; a text that is too long loses the oldest."""
         limit = self.encoder.limit("query")
         for query in queries:

@@ -27,7 +27,7 @@ import numpy as np
 from sentence_transformers import MultiVectorEncoder
 
 from grls.data.filters import Allow, Numbers
-from grls.data.types import Passage, Query
+from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.progress import counted
 from grls.io.timing import report_step
@@ -36,7 +36,7 @@ from grls.models.biencoder import Matrix
 from grls.models.load.build import read_stages
 from grls.models.sentence_model import PlainTexts, Role, open_library_model, reader_of
 from grls.models.text_encoder import TextEncoder, together
-from grls.retrieve.base import Description, Retriever
+from grls.retrieve.base import Description, Evidence, Retriever
 from grls.retrieve.encoded import (
     REBUILD,
     EncodedRetriever,
@@ -344,7 +344,7 @@ class MultiVectorRetriever(EncodedRetriever):
         return hashlib.sha256(json.dumps([alone, first.fingerprint(), passages]).encode()).hexdigest()
 
     def groups(
-        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], allow: Allow
+        self, queries: Sequence[Query], evidence: Evidence, allow: Allow
     ) -> list[tuple[list[int], Numbers | None]]:
         """The allowed passages of each query, or the proposals of the first retriever."""
         if self._first is None:

@@ -22,13 +22,14 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from grls.data.types import Passage, Query
+from grls.data.types import Query
 from grls.decode.beam import ScoredPassage
 from grls.decode.scope import Scope
 from grls.errors import ConfigError
 from grls.index.rows import Ints
 from grls.io.progress import Progress
 from grls.models.base import Floats
+from grls.retrieve.base import Evidence
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import log_shares
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, Remembering, WeightedSource, prior_of
@@ -253,7 +254,7 @@ class Pool:
         gold: Sequence[Sequence[str]],
         k: int,
         choices: Sequence[Sequence[WeightedSource]],
-        evidence: Sequence[Sequence[Passage]] = (),
+        evidence: Evidence = (),
         capped: bool = False,
     ):
         check_grid(choices)  # before all queries are embedded

@@ -30,11 +30,11 @@ from typing import Any, Literal
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
-from grls.data.types import FullHit, Hit, Passage, Query
+from grls.data.types import FullHit, Hit, Query
 from grls.errors import ConfigError, MismatchError
 from grls.io.arguments import Count, NonNegativeFloat, options
 from grls.io.progress import counted
-from grls.retrieve.base import Description, Retriever
+from grls.retrieve.base import Description, Evidence, HopHits, Retriever
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import BM25, Opening, open_member
@@ -211,13 +211,15 @@ class FusionRetriever:
         queries = queries_of(queries)
         return self.fused(k, lambda member, depth: member.retrieve(queries, depth, allow))
 
-    def retrieve_after(
-        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: Allow = None
-    ) -> list[list[Hit]]:
+    def retrieve_hop(
+        self, queries: Sequence[Query], evidence: Evidence, k: int, allow: Allow = None
+    ) -> list[HopHits]:
         """Each member takes the evidence in its own way."""
-        return self.fused(
-            k, lambda one, depth: [hop.hits for hop in found_after(one, queries, evidence, depth, allow)]
-        )
+
+        def ranked(member: Any, depth: int) -> list[list[Hit]]:
+            return [hop.hits for hop in found_after(member, queries, evidence, depth, allow)]
+
+        return [HopHits(hits, None) for hits in self.fused(k, ranked)]
 
     def fused(self, k: int, ranked: Callable[[Any, int], list[list[Hit]]]) -> list[list[Hit]]:
         """The k best of each query, of what a member has ``ranked`` to a depth."""

@@ -55,6 +55,7 @@ from grls.retrieve.base import (
     DecodesPassages,
     Decoding,
     Description,
+    Evidence,
     NextHop,
     Plan,
     Retriever,
@@ -226,7 +227,7 @@ class GenerativeRetriever:
     def generator(self) -> Self:
         return self
 
-    def priors_of(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> Prior | None:
+    def priors_of(self, queries: Sequence[Query], evidence: Evidence) -> Prior | None:
         return None
 
     @property

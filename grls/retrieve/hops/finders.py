@@ -15,18 +15,19 @@ from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 from grls.data.evidence import excerpt
 from grls.data.filters import Allow, one_each, resolved
-from grls.data.types import Hit, Passage, Query
+from grls.data.types import Hit, Query
 from grls.decode.beam import ScoredPassage
 from grls.models.base import once_each
 from grls.retrieve.base import (
     ChainToContinue,
     DecodesHops,
     DecodesPassages,
+    Evidence,
     HopHits,
     Retriever,
-    RetrievesAfter,
     ScoresAll,
     ScoresDoneAfter,
+    TakesEvidence,
     has_log_probabilities,
     single_steps,
 )
@@ -193,22 +194,21 @@ def hits_and_done(
 def found_after(
     retriever: Retriever,
     queries: Sequence[Query],
-    evidence: Sequence[Sequence[Passage]],
+    evidence: Evidence,
     k: int,
     allow: Allow = None,
 ) -> list[HopHits]:
     """The top-k passages of queries, given evidence.
 
-    A ``ScoresDoneAfter`` or ``RetrievesAfter`` gets the evidence as passages, a generator their numbers; for
-    other retrievers titles and texts are appended to the query. A retriever that works hop by hop takes a
+    A ``TakesEvidence`` gets the evidence as passages, a generator their numbers; for other retrievers titles
+    and texts are appended to the query. A retriever that works hop by hop takes a
     single step. Passages of equal texts are read once: in two rows of a batch a model gives them two
     embeddings, which differ by rounding.
     """
     retriever = single_steps(retriever)
-    takes = isinstance(retriever, ScoresDoneAfter)
-    if not takes and has_log_probabilities(
-        retriever
-    ):  # no passage of the evidence, and DONE only after evidence
+    takes = isinstance(retriever, TakesEvidence)
+    if not takes and has_log_probabilities(retriever):
+        # No passage of the evidence, and DONE only after evidence.
         finder, chains = Writes(retriever, beside=True), []
         for query, passages in enumerate(evidence):
             known = tuple(evidence_numbers(retriever.corpus, passages))
@@ -223,15 +223,11 @@ def found_after(
     evidence, filters = [evidence_of[request] for request in distinct], [rule for *_, rule in distinct]
     queries = [query for query, *_ in distinct]
     if takes:
-        steps = cast(ScoresDoneAfter, retriever).retrieve_hop(queries, evidence, k, filters)
+        steps = cast(TakesEvidence, retriever).retrieve_hop(queries, evidence, k, filters)
     else:
-        if isinstance(retriever, RetrievesAfter):
-            rankings = retriever.retrieve_after(queries, evidence, k, filters)
-        else:
-            pairs = zip(queries, evidence, strict=True)
-            longer = [query._replace(text=with_evidence_text(query, passages)) for query, passages in pairs]
-            rankings = retriever.retrieve(longer, k, filters)
-        steps = [HopHits(hits, None) for hits in rankings]
+        pairs = zip(queries, evidence, strict=True)
+        longer = [query._replace(text=with_evidence_text(query, passages)) for query, passages in pairs]
+        steps = [HopHits(hits, None) for hits in retriever.retrieve(longer, k, filters)]
     return [steps[number] for number in numbers]
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grls.data.corpus import Corpus
-from grls.data.types import Passage, Query
+from grls.data.types import Query
 from grls.data.words import USUAL, Analyzer
 from grls.decode.prior import Fixed, Prior, WeightedPrior
 from grls.decode.score_all import score_rows
@@ -29,7 +29,7 @@ from grls.index.rows import Ints
 from grls.io.locks import exclusive
 from grls.io.progress import counted
 from grls.models.base import Floats
-from grls.retrieve.base import AllScores, Retriever, ScoresAll
+from grls.retrieve.base import AllScores, Evidence, Retriever, ScoresAll
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.options import DONE_SHARE
@@ -67,7 +67,7 @@ class EmptyPromptPrior:
     def corpus(self) -> Corpus:
         return self._retriever.corpus
 
-    def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
+    def scores(self, queries: Sequence[Query], evidence: Evidence = ()) -> AllScores:
         weights = self.log_probabilities()
 
         def scores(numbers: Ints) -> Floats:
@@ -105,7 +105,7 @@ class Remembering:
         self.least_score, self.fingerprint = source.least_score, source.fingerprint
         self._cached: tuple[object, AllScores] | None = None
 
-    def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
+    def scores(self, queries: Sequence[Query], evidence: Evidence = ()) -> AllScores:
         request = tuple(queries), tuple(tuple(passages) for passages in evidence)
         last = self._cached  # read once: another thread may replace it
         if last is None or last[0] != request:
@@ -166,7 +166,7 @@ def check_priors(priors: Sequence[WeightedSource], corpus: Corpus, done_share: f
 def prior_of(
     priors: Sequence[WeightedSource],
     queries: Sequence[Query],
-    evidence: Sequence[Sequence[Passage]],
+    evidence: Evidence,
     done: int,
     done_share: float = DONE_SHARE,
     normalized: bool = False,

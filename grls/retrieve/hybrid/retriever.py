@@ -27,12 +27,12 @@ import numpy as np
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter, one_each, resolved
-from grls.data.types import Hit, Passage, Query
+from grls.data.types import Hit, Query
 from grls.decode.beam import ScoredPassage
 from grls.decode.prior import Prior
 from grls.errors import DataError
 from grls.io.arguments import options
-from grls.retrieve.base import ChainToContinue, Description, HopHits, NextHop, Plan
+from grls.retrieve.base import ChainToContinue, Description, Evidence, HopHits, NextHop, Plan
 from grls.retrieve.generative.plans import run_plans
 from grls.retrieve.generative.retriever import GenerativeRetriever, as_generator
 from grls.retrieve.hops.finders import hits_and_done
@@ -206,7 +206,7 @@ class HybridRetriever:
         return [self.generator.hits(ranking) for ranking in rankings]
 
     def candidates(
-        self, queries: Sequence[Query], k: int, evidence: Sequence[Sequence[Passage]] = ()
+        self, queries: Sequence[Query], k: int, evidence: Evidence = ()
     ) -> list[list[ScoredPassage]]:
         """The passages that :meth:`retrieve` ranks, best first: k, or all candidates if spans are written.
 
@@ -230,11 +230,7 @@ class HybridRetriever:
         ]
 
     def retrieve_hop(
-        self,
-        queries: Sequence[Query],
-        evidence: Sequence[Sequence[Passage]],
-        k: int,
-        allow: Allow = None,
+        self, queries: Sequence[Query], evidence: Evidence, k: int, allow: Allow = None
     ) -> list[HopHits]:
         """The top-k passages given evidence, which generator and priors read, and the score of DONE.
 
@@ -247,7 +243,7 @@ class HybridRetriever:
     def search(
         self,
         queries: Sequence[Query],
-        evidence: Sequence[Sequence[Passage]],
+        evidence: Evidence,
         k: int,
         hidden: Sequence[Sequence[int]],
         allow: Allow = None,
@@ -255,14 +251,14 @@ class HybridRetriever:
         """The k best passages but those in ``hidden``, DONE included; the filter does not apply to DONE."""
         return self.generator.search(*self._arguments(queries, evidence, k, hidden, allow))
 
-    def priors_of(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> Prior:
+    def priors_of(self, queries: Sequence[Query], evidence: Evidence) -> Prior:
         done, share = self.generator.done, self.done_share
         return prior_of(self.priors, queries, evidence, done, share, self.normalized)
 
     def _arguments(
         self,
         queries: Sequence[Query],
-        evidence: Sequence[Sequence[Passage]],
+        evidence: Evidence,
         k: int,
         hidden: Sequence[Sequence[int]],
         allow: Allow = None,

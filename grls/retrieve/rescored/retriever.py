@@ -25,7 +25,7 @@ from sentence_transformers import CrossEncoder
 from grls.data.codec import CUT_QUERIES
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Filter
-from grls.data.types import RANKINGS, Hit, Passage, Query
+from grls.data.types import RANKINGS, Hit, Query
 from grls.errors import DataError, MismatchError
 from grls.io.files import atomic_folder
 from grls.io.progress import Progress, counted
@@ -34,9 +34,8 @@ from grls.models.cross_encoder import PairScorer
 from grls.models.sentence_model import library_type
 from grls.models.text_encoder import passage_text
 from grls.retrieve.base import (
-    ChainToContinue,
-    DecodesHops,
     Description,
+    Evidence,
     HopHits,
     LetsJoin,
     Plan,
@@ -47,7 +46,7 @@ from grls.retrieve.base import (
 )
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building
-from grls.retrieve.hops.finders import found_after, hits_and_done
+from grls.retrieve.hops.finders import found_after
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import BM25, Opening, open_member
 from grls.retrieve.rescored.options import PASSAGES, Rereading
@@ -176,21 +175,20 @@ class RescoredRetriever:
         return f"{self.retriever.fingerprint()} {self.encoder.fingerprint()}"
 
     def read(
-        self, queries: Sequence[Query], passages: int, evidence: Sequence[Sequence[Passage]] | None = None
+        self, queries: Sequence[Query], passages: int, evidence: Evidence | None = None
     ) -> list[tuple[list[Hit], list[float]]]:
         """Hits of the first retriever (or of the hop after the evidence), and their logits."""
         if evidence is None:
             rankings = self.retriever.retrieve(queries, passages)
             return list(zip(rankings, self._logits(queries, rankings), strict=True))
-        find = first_hop if isinstance(self, RescoredHops) else found_after
-        rankings = [step.hits for step in find(self.retriever, queries, evidence, passages)]
+        rankings = [step.hits for step in found_after(self.retriever, queries, evidence, passages)]
         return list(zip(rankings, self._logits(queries, rankings, evidence), strict=True))
 
     def _reread(
         self,
         queries: Sequence[Query],
         rankings: Sequence[Sequence[Hit]],
-        evidence: Sequence[Sequence[Passage]] | None = None,
+        evidence: Evidence | None = None,
     ) -> list[list[Hit]]:
         ranked: list[list[Hit]] = []
         count = sum(len(hits[: self.rereading.passages]) for hits in rankings)
@@ -208,7 +206,7 @@ class RescoredRetriever:
         self,
         queries: Sequence[Query],
         rankings: Sequence[Sequence[Hit]],
-        evidence: Sequence[Sequence[Passage]] | None = None,
+        evidence: Evidence | None = None,
         decided: Callable[[int], object] | None = None,
     ) -> list[list[float]]:
         """The logits of all hits; ``decided`` is called with the number of pairs read since the last call.
@@ -241,17 +239,16 @@ class RescoredRetriever:
         first = self.retriever.retrieve(queries, max(k, self.rereading.passages), allow)
         return [hits[:k] for hits in self._reread(queries, first)]
 
-    def retrieve_after(
-        self,
-        queries: Sequence[Query],
-        evidence: Sequence[Sequence[Passage]],
-        k: int,
-        allow: Allow = None,
-    ) -> list[list[Hit]]:
-        """First retriever and cross-encoder read the evidence."""
-        count = max(k, self.rereading.passages)
-        first = [step.hits for step in found_after(self.retriever, queries, evidence, count, allow)]
-        return [hits[:k] for hits in self._reread(queries, first, evidence)]
+    def retrieve_hop(
+        self, queries: Sequence[Query], evidence: Evidence, k: int, allow: Allow = None
+    ) -> list[HopHits]:
+        """First retriever and cross-encoder read the evidence; without a weight, logits compare with no
+        DONE.
+        """
+        first = found_after(self.retriever, queries, evidence, max(k, self.rereading.passages), allow)
+        ranked = self._reread(queries, [step.hits for step in first], evidence)
+        ends = [None if self.rereading.weight is None else step.done for step in first]
+        return [HopHits(hits[:k], end) for hits, end in zip(ranked, ends, strict=True)]
 
     @property
     def runner(self) -> Any:
@@ -264,27 +261,15 @@ class RescoredRetriever:
 
 
 class RescoredHops(RescoredRetriever):
-    """A :class:`RescoredRetriever` whose first retriever takes evidence.
+    """A :class:`RescoredRetriever` whose first retriever scores DONE.
 
-    The cross-encoder reads the evidence after the query. It knows no DONE: DONE keeps the first retriever's
-    score, as a passage of logit 0 does, so a weight is needed to compare them.
+    The cross-encoder knows no DONE: DONE keeps the first retriever's score, as a passage of logit 0 does, so
+    a weight is needed to compare them.
     """
 
     @property
     def learned_done(self) -> bool | None:
         return self.retriever.learned_done if isinstance(self.retriever, ScoresDoneAfter) else None
-
-    def retrieve_hop(
-        self,
-        queries: Sequence[Query],
-        evidence: Sequence[Sequence[Passage]],
-        k: int,
-        allow: Allow = None,
-    ) -> list[HopHits]:
-        count = max(k, self.rereading.passages)
-        first = first_hop(self.retriever, queries, evidence, count, allow)
-        ranked = self._reread(queries, [step.hits for step in first], evidence)
-        return [HopHits(hits[:k], step.done) for hits, step in zip(ranked, first, strict=True)]
 
 
 def rescored_by(
@@ -306,28 +291,10 @@ def rescored_by(
 def over(
     retriever: Retriever, encoder: PairScorer, rereading: Rereading, **options: Any
 ) -> RescoredRetriever:
-    """A :class:`RescoredHops` where the first retriever takes evidence, else a :class:`RescoredRetriever`.
-
-    Logits without a weight compare with no DONE, so there are no hops until DONE.
-    """
+    """A :class:`RescoredHops` where hops can end with DONE, else a :class:`RescoredRetriever`."""
     scores_done = has_log_probabilities(retriever) or isinstance(retriever, ScoresDoneAfter)
-    takes = rereading.weight is not None and scores_done
-    return (RescoredHops if takes else RescoredRetriever)(retriever, encoder, rereading, **options)
-
-
-def first_hop(
-    retriever: Retriever,
-    queries: Sequence[Query],
-    evidence: Sequence[Sequence[Passage]],
-    k: int,
-    allow: Allow = None,
-) -> list[HopHits]:
-    if isinstance(retriever, ScoresDoneAfter):
-        return retriever.retrieve_hop(queries, evidence, k, allow)
-    assert isinstance(retriever, DecodesHops)
-    numbers = [retriever.corpus.numbers([passage.id for passage in passages]) for passages in evidence]
-    live = [ChainToContinue(n, tuple(cast("list[int]", row)), ()) for n, row in enumerate(numbers)]
-    return hits_and_done(retriever.next_hop(queries, allow)(live, 0, k + 1), retriever, k)
+    ends = rereading.weight is not None and scores_done
+    return (RescoredHops if ends else RescoredRetriever)(retriever, encoder, rereading, **options)
 
 
 def rank_again(hits: Sequence[Hit], logits: Sequence[float], weight: float | None) -> list[Hit]:

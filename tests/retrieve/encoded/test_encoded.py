@@ -111,7 +111,6 @@ def test_evidence_joins_the_query(retriever: DenseRetriever, corpus: Corpus) -> 
     text = retriever.encoder.query_text(QUERIES[0].text, evidence)
     assert text != QUERIES[0].text
     assert step.hits == retriever.retrieve([Query("x", text)], 4)[0]
-    assert retriever.retrieve_after(QUERIES[:1], [evidence], 4) == [step.hits]
 
 
 def test_a_folder_holds_the_whole_retriever(retriever: DenseRetriever, saved: Path) -> None:

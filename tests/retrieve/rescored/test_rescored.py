@@ -245,15 +245,17 @@ def test_hops_until_done_with_a_retriever_that_takes_evidence(
     assert isinstance(made, ScoresDoneAfter)
     until_done = HopOptions("dynamic")
     assert stop_rule(made, until_done).biases == stop_rule(first, until_done).biases  # in one unit
-    assert not isinstance(over(first, scorer, Rereading(3)), ScoresDoneAfter)
     query, evidence = ASKED[0], passages()[2:3]
+    alone = over(first, scorer, Rereading(3))
+    assert not isinstance(alone, ScoresDoneAfter)
+    assert alone.retrieve_hop([query], [evidence], 5)[0].done is None
     (step,) = made.retrieve_hop([query], [evidence], 5)
     if kind == "dense":
         (before,) = first.retrieve_hop([query], [evidence], 5)
         expected, done = before.hits, before.done
     else:
         tokens = first.codec.model_input(first.encode([query])[0], first.codec.passages(evidence))
-        (raw,) = first.search([tokens], 6, [[]])
+        (raw,) = first.search([tokens], 6, [[2]])  # a passage of the chain does not come again
         expected = first.hits([some for some in raw if some.passage != first.done])[:5]
         done = next((some.score for some in raw if some.passage == first.done), None)
     assert step.done == done
