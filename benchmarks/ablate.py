@@ -152,7 +152,7 @@ class Ablation:
         if differs != "new":
             print(f"# {run.name} is made again: {differs}", flush=True)
             if not self.dry_run:  # else it would go on with the kept answers
-                stem.with_name(f"{stem.name}.readings.jsonl").unlink(missing_ok=True)
+                stem.with_name(f"{stem.name}.written.jsonl").unlink(missing_ok=True)
         options = {**self.shared, **run.options, "name": run.name, "output": str(stem)}
         names = OPTIONS[run.command]
         arguments = (f"--{names.get(name, name)}={value}" for name, value in options.items())

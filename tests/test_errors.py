@@ -90,9 +90,7 @@ def test_an_option_out_of_bounds_is_named_as_it_is_typed(
 ROOT = Path(grls.__file__).parents[1]
 SHELL = {
     "io/option_errors.py": "reads what jsonargparse says",
-    **dict.fromkeys(
-        ("io/html.py", "explain/page.py", "answer/riches/answerer.py", "serve/page/files.py"), "styles"
-    ),
+    **dict.fromkeys(("io/html.py", "explain/page.py", "serve/page/files.py"), "styles"),
 }
 """Files and folders that may write ``--``, and why."""
 
@@ -138,7 +136,7 @@ def test_remedies_name_options_that_there_are() -> None:
     } | OTHERS
     root = Path(grls.__file__).parent
     assert {"--fit.multistep", "--search.beams", "--limits.query"} <= known
-    styled = ("page.py", "html.py", "page/files.py", "riches/answerer.py")
+    styled = ("page.py", "html.py", "page/files.py")
     unknown = {
         f"{file.relative_to(root)}: {option}"
         for file in root.rglob("*.py")

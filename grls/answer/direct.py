@@ -9,47 +9,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from grls.answer.dialogue import Dialogue, few_shot
 from grls.answer.prompts import ANSWER, CLOSED_TASK, OPEN_TASK, asked_directly, direct_examples
 from grls.answer.retrievers import FindsPassages
 from grls.answer.writer import TextWriter
+from grls.answer.written import Written, written_from
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.io.progress import counted
 from grls.runs.results import find_passages
 
 log = logging.getLogger(__name__)
-
-
-class FollowUpStep(NamedTuple):
-    """A follow-up question that the model wrote, and the ids of the passages that were shown for it."""
-
-    question: str
-    passages: tuple[str, ...]
-
-
-class WrittenAnswer(NamedTuple):
-    """The answer that a reader wrote for a query.
-
-    Attributes:
-        answer: The answer; empty if none was written.
-        ended: False if the length limit cut the answer.
-        read: Ids of the passages that the model read, in order.
-        ranking: The retrieved passages, best first.
-        steps: The follow-up questions, in order; empty if the question itself was the query.
-        cut: Number of passages left out because the model has no room for them.
-        failed: Why nothing was written for the query; empty if something was.
-    """
-
-    answer: str
-    ended: bool
-    read: tuple[str, ...]
-    ranking: tuple[Hit, ...]
-    steps: tuple[FollowUpStep, ...] = ()
-    cut: int = 0
-    failed: str = ""
 
 
 @dataclass(eq=False)
@@ -72,7 +43,7 @@ class DirectReader:
 
     def answer(
         self, queries: Sequence[Query], decided: Callable[[int], object] | None = None
-    ) -> list[WrittenAnswer]:
+    ) -> list[Written]:
         """Answer queries.
 
         If nothing was retrieved, the model is asked without passages, and a warning says so. If the model has
@@ -98,6 +69,7 @@ class DirectReader:
             prompts.append(prompt)
             read.append(tuple(first[:count]))
         cut = sum(map(len, ids)) - sum(map(len, read))
+        self.writer.spent.cut += cut
         if cut:
             log.warning("left out, for the model has no room: %s.", counted(cut, "passage"))
         without = sum(not passages for passages in read)
@@ -109,16 +81,12 @@ class DirectReader:
             )
         names = [f"the query {query.id!r}" for query in queries]
         written = self.writer.write_each(names, prompts, lambda: self._prompt(Query("", ""), []), decided)
-        answers = []
-        for index, (ranking, result) in enumerate(zip(rankings, written, strict=True)):
-            if isinstance(result, str):
-                answers.append(WrittenAnswer("", False, (), tuple(ranking), failed=result))
-                continue
-            left_out = len(ids[index]) - len(read[index])
-            answers.append(
-                WrittenAnswer(result.text, result.ended, read[index], tuple(ranking), cut=left_out)
-            )
-        return answers
+        return [
+            Written("", False, ranking=tuple(ranking), failed=result)
+            if isinstance(result, str)
+            else written_from([("", passages)], texts, result.text, result.ended, ranking)
+            for passages, ranking, result in zip(read, rankings, written, strict=True)
+        ]
 
     def _prompt(self, query: Query, passages: list[Passage]) -> list[int]:
         task = OPEN_TASK if passages else CLOSED_TASK

@@ -8,14 +8,14 @@ order, are the ranking. The module does not know the retriever.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from grls.answer.dialogue import Dialogue, few_shot
-from grls.answer.direct import FollowUpStep, WrittenAnswer
 from grls.answer.prompts import ANSWER, FOLLOW_UP, ITERATIVE_TASK, evidence, iterative_examples
 from grls.answer.retrievers import FindsPassages
 from grls.answer.writer import Continuation, TextWriter, too_long
+from grls.answer.written import Written, written_from
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.io.progress import counted
@@ -31,11 +31,10 @@ class _State:
     query: Query
     turn: str
     past: tuple[tuple[str, str], ...] = ()
-    steps: list[FollowUpStep] = field(default_factory=list)
+    steps: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
     pending: str = ""
     forced: bool = False
-    cut: int = 0
     answer: str | None = None
     ended: bool = True
     failed: str = ""
@@ -53,16 +52,10 @@ class _State:
         if self.forced or (follow is None and start >= 0):  # a forced prompt may end with the label
             self.answer = (text if start < 0 else text[start + len(ANSWER) :]).strip()
             self.ended = written.ended
-        elif not follow or follow.casefold() in (step.question.casefold() for step in self.steps):
+        elif not follow or follow.casefold() in (question.casefold() for question, _ in self.steps):
             self.forced = True
         else:
             self.pending = follow
-
-    def reading(self) -> WrittenAnswer:
-        """The result; a score is minus the rank."""
-        ranking = tuple(Hit(passage, float(-rank)) for rank, passage in enumerate(self.seen, 1))
-        seen, steps = tuple(self.seen), tuple(self.steps)
-        return WrittenAnswer(self.answer or "", self.ended, seen, ranking, steps, self.cut, self.failed)
 
 
 @dataclass(eq=False)
@@ -84,7 +77,7 @@ class IterativeReader:
 
     def answer(
         self, queries: Sequence[Query], decided: Callable[[int], object] | None = None
-    ) -> list[WrittenAnswer]:
+    ) -> list[Written]:
         """Answer queries, all in step with each other.
 
         A question that is too long for the model has no answer; an error is logged. ``decided`` is called
@@ -101,7 +94,8 @@ class IterativeReader:
         room, new = self.writer.room, self.writer.max_new_tokens
         failed = too_long(names, prompts, room, new, lambda: self._prompt(nothing, forced=True), decided)
         for index, why in failed.items():
-            states[index].answer, states[index].ended, states[index].failed = "", False, why
+            states[index].answer, states[index].failed = "", why
+        cut = self.writer.spent.cut
         while active := [state for state in states if state.answer is None]:
             written = self.writer.write([self._prompt(state, state.forced) for state in active])
             for state, continuation in zip(active, written, strict=True):
@@ -119,16 +113,23 @@ class IterativeReader:
                     self._show(state, ids, [texts[i] for i in ids])
             if decided is not None:
                 decided(sum(state.answer is not None for state in active))
-        cut = sum(state.cut for state in states)
-        if cut:
+        if cut := self.writer.spent.cut - cut:
             log.warning("left out, for the model has no room: %s.", counted(cut, "passage"))
-        empty = sum(not step.passages for state in states for step in state.steps)
+        empty = sum(not passages for state in states for _, passages in state.steps)
         if empty:
             log.warning("nothing was found for %s.", counted(empty, "follow-up question"))
         without = sum(not state.seen and not state.failed for state in states)
         if without:
             log.warning("answered without evidence: %d of %s.", without, counted(len(states), "query"))
-        return [state.reading() for state in states]
+        texts = find_passages(self.corpus, (name for state in states for name in state.seen))
+        return [self._written(state, texts) for state in states]
+
+    def _written(self, state: _State, texts: Mapping[str, Passage]) -> Written:
+        """The result; a score is minus the rank."""
+        if state.failed:
+            return Written("", False, failed=state.failed)
+        ranking = [Hit(name, float(-rank)) for rank, name in enumerate(state.seen, 1)]
+        return written_from(state.steps, texts, state.answer or "", state.ended, ranking)
 
     def _prompt(self, state: _State, forced: bool) -> list[int]:
         dialogue = Dialogue(state.turn, state.past, ANSWER if forced else "")
@@ -145,10 +146,10 @@ class IterativeReader:
         for count in range(len(ids), 0 if ids else -1, -1):
             state.turn = evidence(passages[:count])
             if len(self._prompt(state, forced=True)) <= self.writer.room:
-                state.steps.append(FollowUpStep(follow, tuple(ids[:count])))
+                state.steps.append((follow, tuple(ids[:count])))
                 state.seen += ids[:count]
-                state.cut += len(ids) - count
+                self.writer.spent.cut += len(ids) - count
                 state.forced = len(state.steps) >= self.hops
                 return
         state.turn, state.past, state.forced = before, past, True
-        state.cut += len(ids)
+        self.writer.spent.cut += len(ids)

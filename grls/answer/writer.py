@@ -72,12 +72,16 @@ class Sampling(NamedTuple):
 
 @dataclass
 class Spent:
-    """The work of a writer so far: calls of ``generate``, one a batch, and tokens without padding."""
+    """The work of a writer so far: calls of ``generate``, one a batch, and tokens without padding.
+
+    ``cut``: passages that readers left out because the model has no room for them.
+    """
 
     prompts: int = 0
     calls: int = 0
     tokens_read: int = 0
     tokens_written: int = 0
+    cut: int = 0
 
 
 class Drawn(LogitsProcessor):
@@ -349,10 +353,6 @@ def too_long(
     if decided is not None and reasons:
         decided(len(reasons))
     return reasons
-
-
-SHOWN = 3
-"""The first answers that are printed."""
 
 
 @dataclass(frozen=True)

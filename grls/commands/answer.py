@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from grls.answer.kept import Answer
     from grls.answer.writer import Questions, TextWriter
     from grls.retrieve.base import Description
+    from grls.runs.portions import RunInfo
 
 
 @options(kw_only=True)
@@ -61,7 +63,7 @@ def answer_direct(
 ) -> None:
     """Answer questions in one go: from what was retrieved for them, or closed-book.
 
-    Without a retriever and a run nothing is retrieved. Writes a line a query to OUTPUT.readings.jsonl as they
+    Without a retriever and a run nothing is retrieved. Writes a line a query to OUTPUT.written.jsonl as they
     are answered; a run that was ended resumes when it is called again with the same options.
     At the end it writes the answers (OUTPUT.answers.jsonl) and the run of what was retrieved (OUTPUT.trec,
     OUTPUT.jsonl, OUTPUT.info.json); `grls evaluate` scores both.
@@ -118,8 +120,8 @@ def _read(
     described: Description,
     usual_name: str,
 ) -> None:
-    """Answer all questions with a language model, save answers and run, and print the scores."""
-    from grls.answer.kept import read_all, save_readings
+    """Answer all questions with a language model."""
+    from grls.answer.kept import answer_questions
     from grls.answer.writer import TextWriter, model_settings
     from grls.models.load.language import load_language_model
 
@@ -129,11 +131,22 @@ def _read(
     settings = {
         **model_settings(asked.model, loaded, tokenizer), **method, **retrieval, **questions.fingerprints,
     }  # fmt: skip
-    readings, seconds, spent = read_all(questions, asked.output, settings, writer, answering(writer))
-    recorded = {"model": Path(asked.model).name, **described.options, **method, **spent}
-    name, mode = asked.name or usual_name, described.score_mode
-    info = questions.info(described.system, name, mode, seconds, recorded)
-    save_readings(questions, asked.output, readings, info)
+
+    def info(spent: Counter[str]) -> RunInfo:
+        costs = {name: int(spent[name]) for name in asdict(writer.spent)}
+        recorded = {"model": Path(asked.model).name, **described.options, **method, **costs}
+        name, mode = asked.name or usual_name, described.score_mode
+        return questions.info(described.system, name, mode, spent["seconds"], recorded)
+
+    answer_questions(
+        questions,
+        asked.output,
+        settings,
+        answering(writer),
+        reader.batch_size,
+        lambda: asdict(writer.spent),
+        info,
+    )
 
 
 def answer_dsp(
@@ -193,7 +206,7 @@ def answer_follow_up(
 ) -> None:
     """Answer questions by decomposition: the model asks follow-up questions, and each is retrieved for.
 
-    Writes a line a query to OUTPUT.readings.jsonl as they are answered; a run that was ended resumes when it
+    Writes a line a query to OUTPUT.written.jsonl as they are answered; a run that was ended resumes when it
     is called again with the same options. At the end it writes the answers (OUTPUT.answers.jsonl) and the run
     of what was retrieved (OUTPUT.trec, OUTPUT.jsonl, OUTPUT.info.json); `grls evaluate` scores both.
 
@@ -237,9 +250,8 @@ def answer_riches(
     """Answer questions with interlaced retrieval (RICHES, arXiv 2407.00361).
 
     Writes the passages of the quotes, in their order, as a run (OUTPUT.trec, OUTPUT.jsonl, OUTPUT.info.json),
-    thoughts, quotes and answer (OUTPUT.answers.jsonl), and OUTPUT.html to look at; `grls evaluate` scores
-    run and answers. A killed run resumes when it is called again with the same options
-    (OUTPUT.written.jsonl).
+    thoughts, quotes and answer (OUTPUT.answers.jsonl); `grls evaluate` scores run and answers. A killed run
+    resumes when it is called again with the same options (OUTPUT.written.jsonl).
 
     Args:
         keys: Options of the keys that may be quoted.

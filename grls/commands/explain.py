@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 
 from grls.data.corpus import Corpus
@@ -43,20 +41,17 @@ def explain(
     For a retriever of another kind (BM25, bi-encoders, fusions, rescored ones, generators of spans or with
     removed passages) it says the rank and score of each gold passage and what stands above it; for `all`, one
     line for each query and the number of gold passages up to each rank. ``output`` writes the same as JSON.
-    Of answers (NAME.answers.jsonl of `grls answer riches` or another program) in the place of a retriever it
-    says whether a wrong one is a failure of index, search or attribution.
 
     Args:
         query: A query id of ``data``, the text of a query (without ``data``, or with a space), or `all`
             for a summary over ``split``.
-        retriever: Folder of a retriever of any kind, or `bm25`: BM25 over the corpus of ``data``; or answers,
-            NAME.answers.jsonl.
-            Decoding steps are explained of those that decode whole passages: generative, with priors
-            (hybrid), or either hop by hop (hops).
+        retriever: Folder of a retriever of any kind, or `bm25`: BM25 over the corpus of ``data``. Decoding
+            steps are explained of those that decode whole passages: generative, with priors (hybrid), or
+            either hop by hop (hops).
         data: Data set folder; null: that of the run of `grls fit` that made the retriever, if the query is
-            one of it; of answers, that of their manifest.
+            one of it.
         split: The split whose qrels name the gold passages; null: the one that judges the query; for `all`
-            test, or that of the answers.
+            test.
         case: What is explained, and how far it is looked into.
         k: Number of passages to search for; null: 10 in a single step and in ranked hops, else as many as
             continue a chain (hops.branch, or 4). Where ranks are printed: the number of passages that are
@@ -85,15 +80,6 @@ def explain(
     if output is not None:
         refuse_unwritable(output)
     hops.refuse_bias()
-    if retriever.endswith(".answers.jsonl"):
-        changed = k is not None or (search, hops) != (USUAL_SEARCH, USUAL_HOPS)
-        if changed or replace(case, propositions=None) != USUAL_CASE:
-            raise ConfigError(
-                "--k, --case, --search and --hops are of a search, and --retriever names answers: leave them "
-                "out, but for --case.propositions."
-            )
-        _explain_answers(query, retriever, data, split, limit, case.propositions, output)
-        return
     folder = None if data is None else Path(data)
     if names_bm25(retriever):
         opened = bm25_over(data)
@@ -132,31 +118,6 @@ def _ids(listed: str, corpus: Corpus) -> list[str]:
     if corpus.numbers([listed])[0] is not None:
         return [listed]
     return [part.strip() for part in listed.split(",") if part.strip()]
-
-
-def _explain_answers(
-    query: str, file: str, data: str | None, split: str | None, limit: int | None,
-    propositions: str | None, output: str | None,
-) -> None:  # fmt: skip
-    from grls.explain.losses import answer_parts, failure_record, format_failures, judge_answers
-    from grls.explain.text import parts_text, plain_values
-
-    judged = judge_answers(file, data, split, limit, propositions)
-    if query == EVERY:
-        print(format_failures(judged))
-        each = {answer.query.id: answer.failure or "right" for answer in judged}
-        _write(output, {**failure_record(judged), "answers": each})
-        return
-    answer = next((answer for answer in judged if answer.query.id == query), None)
-    if answer is None:
-        near = get_close_matches(query, [answer.query.id for answer in judged], 1)
-        raise DataError(
-            f"no query {query!r} among the {len(judged):,} with gold passages and accepted answers"
-            + (f"; did you mean {near[0]!r}?" if near else "; give a query id of the split, or all."),
-            file,
-        )
-    print(parts_text(answer_parts(answer)))
-    _write(output, plain_values(answer))
 
 
 def _explain_split(

@@ -207,8 +207,8 @@ def score_answers(
     return depth.within(scores)
 
 
-def summary(scores: Scores, seconds: float | None = None) -> str:
-    spent = "" if seconds is None else f", {seconds / scores['queries']:.2f} s each"
+def summary(scores: Scores) -> str:
+    spent = "" if scores["seconds"] is None else f", {scores['seconds']:.2f} s each"
     lines = [
         f"{counted(scores['queries'], 'query')}{spent}, {scores['unanswered']:,} without an answer; "
         f"{scores['quotes']:.2f} quotes a query, {100 * scores['not_closed']:.1f} % not closed at the length "
@@ -255,7 +255,7 @@ def score_file(
     run = file.removesuffix(ENDING)
     info = read_info(f"{run}.jsonl")
     refuse_foreign_answers(file, info, corpus)
-    answered = read_answers(file)
+    answered = read_answers(file, texts=judge is not None)
     depth = WHOLE
     if info is not None:
         read = {query: [Hit(passage, 0.0) for passage in row.retrieved] for query, row in answered.items()}

@@ -22,12 +22,10 @@ class CaseOptions:
         gold: Ids of gold passages, separated by commas; where there are hops, in their order. Null: the gold
             passages of the data set.
         widest: Widest beam to try for a passage that the beam lost.
-        propositions: The keys of the kind proposition that answers quote.
     """
 
     gold: str | None = None
     widest: Count = 128
-    propositions: str | None = None
 
 
 USUAL_CASE = CaseOptions()

@@ -7,7 +7,6 @@ Who makes the content escapes it.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from html import escape
 
@@ -43,23 +42,15 @@ th, td { padding: 0.3rem 0.7rem; border-top: 1px solid var(--line); text-align: 
 
 def document(title: str, style: str, body: str, script: str = "") -> str:
     """A whole page; ``title`` is plain text, ``script`` runs once the content is there."""
-    parts = [body, f"<script>{script}</script>"] if script else [body]
-    return "".join(framed(title, style, parts, script))
-
-
-def framed(title: str, style: str, parts: Iterable[str], script: str = "") -> Iterator[str]:
-    """A page part by part, if it is too large for memory; ``script`` stands in one of the parts."""
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     if script:
         policy += f"; script-src 'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
-    yield (
+        body += f"\n<script>{script}</script>"
+    return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f"<title>{escape(title)}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n"
-        "<body>\n"
+        f"<body>\n{body}\n</body>\n</html>\n"
     )
-    for part in parts:
-        yield f"{part}\n"
-    yield "</body>\n</html>\n"

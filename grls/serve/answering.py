@@ -17,13 +17,12 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from grls.answer.direct import DirectReader
-from grls.answer.dsp.answering import reading_of
+from grls.answer.dsp.answering import written_of
 from grls.answer.dsp.lm import adapter_named, lm_named
 from grls.answer.dsp.programs import answer_one, program_named
 from grls.answer.dsp.retrieval import Retrieval, Scale
 from grls.answer.iterative import IterativeReader
-from grls.answer.kept import answer_record
-from grls.answer.riches.answerer import Riches, record_of
+from grls.answer.riches.answerer import Riches
 from grls.answer.riches.keys import build_keys
 from grls.answer.writer import TextWriter
 from grls.data.filters import Filter
@@ -98,14 +97,14 @@ class Answering:
                 if limit is not None:
                     program = copy.copy(program)
                     program.options = replace(program.options, max_new_tokens=limit)
-                return [record_of(*pair) for pair in zip(queries, program.answer(queries), strict=True)]
-            model, tokenizer = self._loaded
-            writer = TextWriter(model, tokenizer, limit or reader.max_new_tokens, reader.batch_size)
-            if answer_key.method == "direct":
-                answer = DirectReader(writer, retriever, corpus, k, chat=reader.chat).answer
+                answer = program.answer
             else:
+                model, tokenizer = self._loaded
+                writer = TextWriter(model, tokenizer, limit or reader.max_new_tokens, reader.batch_size)
                 answer = IterativeReader(writer, retriever, corpus, k, reader.questions, reader.chat).answer
-            return [answer_record(*pair, corpus) for pair in zip(queries, answer(queries), strict=True)]
+                if answer_key.method == "direct":
+                    answer = DirectReader(writer, retriever, corpus, k, chat=reader.chat).answer
+            return [written.record(query) for query, written in zip(queries, answer(queries), strict=True)]
 
     def _by_program(self, jobs: Sequence[AnswerJob], retriever: QueuedRetriever) -> list[Record]:
         answer_key, dsp, corpus = jobs[0].answer_key, self.options.dsp, jobs[0].answer_key.retriever.corpus
@@ -120,7 +119,7 @@ class Answering:
             if answer_key.method == "conversational":
                 inputs["history"] = job.history
             record: Record = answer_one(program, job.query.id, inputs, lm, self._adapter)
-            return answer_record(job.query, reading_of(record), corpus) | {"cost": record["cost"]}
+            return written_of(record, corpus).record(job.query) | {"cost": record["cost"]}
 
         with ThreadPoolExecutor(dsp.calls.threads) as pool:
             return list(pool.map(answer, jobs))

@@ -371,8 +371,7 @@ async def answer_question(request: Request, body: AnswerBody) -> dict[str, Any]:
         quote | {"sources": [texts[p] for p in passages], "further": len(quote["passages"]) - len(passages)}
         for quote, passages in zip(record["quotes"], quoted, strict=True)
     ]
-    pieces = [piece | {"quote": None if piece["quote"] < 0 else piece["quote"]} for piece in record["pieces"]]
-    answered = {"query": record["text"], "pieces": pieces, "quotes": quotes}
+    answered = {"query": record["text"], "quotes": quotes}
     return record | answered | {"retriever": version.name, "version": version.number, "method": method}
 
 

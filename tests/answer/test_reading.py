@@ -10,11 +10,10 @@ from reader_helpers import ScriptedRetriever, ScriptedWriter
 from run_files import write_jsonl_run
 from small_data import write_small
 
-from grls.answer.direct import DirectReader, FollowUpStep
+from grls.answer.direct import DirectReader
 from grls.answer.iterative import IterativeReader
-from grls.answer.kept import _reading as _kept
-from grls.answer.kept import _record
 from grls.answer.retrievers import FinishedRun
+from grls.answer.written import Written
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError
@@ -34,6 +33,14 @@ def hits(*ids: str) -> list[Hit]:
     return [Hit(passage, -float(n)) for n, passage in enumerate(ids)]
 
 
+def read_by(answer: Written) -> tuple[str, ...]:
+    return tuple(name for quote in answer.quotes for name in quote.passages)
+
+
+def steps_of(answer: Written) -> list[tuple[str, str]]:
+    return [(piece.kind, piece.text) for piece in answer.pieces]
+
+
 FINDS = ScriptedRetriever({WHO.text: hits("m", "o", "b"), WHAT.text: hits("b"), "what": hits("b")})
 
 
@@ -47,9 +54,9 @@ def test_the_first_k_passages_are_read_and_all_are_ranked() -> None:
             "passage: Barn: The barn burned down.\nquestion: what burned\nanswer:",
         ]
     ]
-    assert (first.answer, first.read, first.cut) == ("yes", ("m", "o"), 0)
+    assert (first.answer, read_by(first), writer.spent.cut) == ("yes", ("m", "o"), 0)
     assert first.ranking == tuple(hits("m", "o", "b"))
-    assert (second.answer, second.read) == ("no", ("b",))
+    assert (second.answer, read_by(second)) == ("no", ("b",))
 
 
 def test_without_passages_to_read_the_question_stands_alone(caplog: Caplog) -> None:
@@ -57,7 +64,7 @@ def test_without_passages_to_read_the_question_stands_alone(caplog: Caplog) -> N
     for source, ranking in ((None, ()), (FINDS, tuple(hits("m", "o", "b")))):
         read = DirectReader(writer, source, CORPUS, 0, depth=3).answer([WHO])[0]
         assert writer.prompts.pop() == ["question: who owned it\nanswer:"]
-        assert (read.answer, read.read, read.ranking) == ("so", (), ranking)
+        assert (read.answer, read_by(read), read.ranking) == ("so", (), ranking)
     assert not caplog.records
 
 
@@ -71,20 +78,19 @@ def test_passages_without_room_are_left_out_from_the_end(caplog: Caplog) -> None
         caplog.clear()
         writer = ScriptedWriter(lambda text: "so", room)
         read = DirectReader(writer, FINDS, CORPUS, 2).answer([WHO])[0]
-        assert (read.read, read.cut) == (kept, cut)
+        assert (read_by(read), writer.spent.cut) == (kept, cut)
         assert ("left out, for the model has no room" in caplog.text) == bool(cut)
     shorter = Query("q0", "what")
     writer = ScriptedWriter(lambda text: "so", lengths[0] - 1)
     done: list[int] = []
     first, second = DirectReader(writer, FINDS, CORPUS, 1).answer([WHO, shorter], done.append)
-    assert (first.answer, first.ended, first.read, first.ranking) == ("", False, (), tuple(hits("m")))
+    assert (first.answer, first.ended, first.quotes, first.ranking) == ("", False, (), tuple(hits("m")))
     assert first.failed.startswith(f"its prompt takes {lengths[0]} tokens")
     assert (second.answer, second.ended, second.failed) == ("so", True, "")
     assert done == [1, 1]
     assert f"'q1': its prompt takes {lengths[0]} tokens, but the model has room for" in caplog.text
-    assert _record(first)["failed"] == first.failed
-    assert _kept(_record(first)) == first
-    assert "failed" not in _record(second)
+    assert first.record(WHO)["failed"] == first.failed
+    assert "failed" not in second.record(shorter)
     bare = lengths[0] - len(WHO.text)
     with pytest.raises(ConfigError, match=rf"{bare} tokens before anything is asked.* beside 8 new"):
         DirectReader(ScriptedWriter(lambda text: "so", bare - 1), None, CORPUS).answer([WHO])
@@ -106,13 +112,14 @@ def test_each_follow_up_is_retrieved_for_until_the_answer() -> None:
     done: list[int] = []
     first, second = IterativeReader(writer, retriever, CORPUS).answer([WHO, WHAT], done.append)
     assert retriever.asked == [["what is it"], ["who owned the mill"]]
-    assert first.steps == (
-        FollowUpStep("what is it", ("m",)),
-        FollowUpStep("who owned the mill", ("o",)),
-    )  # m was shown
+    assert steps_of(first) == [
+        ("thought", "what is it"), ("quote", "Mill: The mill was built in 1820."),
+        ("thought", "who owned the mill"), ("quote", "Orla Finn owned the mill."),  # m was shown
+        ("answer", "Orla Finn"),
+    ]  # fmt: skip
     assert first.ranking == (Hit("m", -1.0), Hit("o", -2.0))
-    assert (first.answer, first.read) == ("Orla Finn", ("m", "o"))
-    assert (second.answer, second.ranking, second.steps) == ("the barn", (), ())
+    assert (first.answer, read_by(first)) == ("Orla Finn", ("m", "o"))
+    assert (second.ranking, steps_of(second)) == ((), [("answer", "the barn")])
     assert [len(batch) for batch in writer.prompts] == [2, 1, 1]
     assert done == [1, 0, 1]
 
@@ -133,7 +140,7 @@ def test_a_follow_up_that_finds_nothing_is_told(caplog: Caplog) -> None:
     with caplog.at_level(logging.WARNING):
         read = IterativeReader(writer, ScriptedRetriever({}), CORPUS).answer([WHO])[0]
     assert writer.prompts[-1] == ["question: who owned it\nfollow-up: why\nevidence: nothing was found\n"]
-    assert (read.answer, read.steps, read.ranking) == ("x", (FollowUpStep("why", ()),), ())
+    assert (steps_of(read), read.ranking) == ([("thought", "why"), ("answer", "x")], ())
     assert "nothing was found for 1 follow-up question." in caplog.text
     assert "answered without evidence: 1 of 1 query" in caplog.text
 
@@ -146,7 +153,7 @@ def test_without_room_evidence_is_left_out_and_then_the_follow_up(caplog: Caplog
         writer = ScriptedWriter(reply, room)
         read = IterativeReader(writer, ScriptedRetriever(FOUND), CORPUS, k).answer([WHO])[0]
         assert read.answer == "mine"
-        return writer.prompts[-1][0], read.cut, read.read
+        return writer.prompts[-1][0], writer.spent.cut, read_by(read)
 
     reader = IterativeReader(ScriptedWriter(reply), ScriptedRetriever(FOUND), CORPUS)
     from grls.answer.iterative import _State
@@ -164,7 +171,7 @@ def test_without_room_evidence_is_left_out_and_then_the_follow_up(caplog: Caplog
     short = Query("q0", "what")
     retriever = ScriptedRetriever(FOUND)
     first, second = IterativeReader(writer, retriever, CORPUS).answer([WHO, short])
-    assert (first.answer, first.ended, first.steps, first.read) == ("", False, (), ())
+    assert (first.answer, first.ended, first.pieces) == ("", False, ())
     assert first.failed == f"its prompt takes {start} tokens, but the model has room for {start - 1} " \
         "beside 8 new ones"  # fmt: skip
     assert (second.answer, second.failed) == ("x", "")

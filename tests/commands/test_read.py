@@ -83,7 +83,7 @@ def test_iterative(quotes: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     assert read(quotes, tmp_path / "x", *options, verb="follow-up") == 0
     first = lines(tmp_path / "x")[0]
     assert [(piece["kind"], piece["quote"]) for piece in first["pieces"]] == [
-        ("thought", -1), ("quote", 0), ("answer", -1)
+        ("thought", None), ("quote", 0), ("answer", None)
     ]  # fmt: skip
     assert first["pieces"][0]["text"] == "which barn burned"
     assert (first["retrieved"], first["answer"]) == (["b"], "red")
@@ -135,14 +135,14 @@ def test_a_killed_run_goes_on_where_it_stopped(
 def test_a_batch_that_a_kill_has_parted_costs_what_it_costs(quotes: Path, tmp_path: Path) -> None:
     options = ("--retriever", "bm25", "--k", "2", "--reader.batch_size", "2")
     assert read(quotes, tmp_path / "whole", *options) == 0
-    whole = (tmp_path / "whole.readings.jsonl").read_text().splitlines(keepends=True)
+    whole = (tmp_path / "whole.written.jsonl").read_text().splitlines(keepends=True)
     assert len(whole) == 3
-    (tmp_path / "cut.readings.jsonl").write_text("".join(whole[:2]))
+    (tmp_path / "cut.written.jsonl").write_text("".join(whole[:2]))
     assert read(quotes, tmp_path / "cut", *options) == 0
     one, other = (info_of(tmp_path / name) for name in ("whole", "cut"))
     assert one.options == other.options
     assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
-    (tmp_path / "cut.readings.jsonl").write_text("".join([*whole, *whole[1:]]))  # two runs at once
+    (tmp_path / "cut.written.jsonl").write_text("".join([*whole, *whole[1:]]))  # two runs at once
     assert read(quotes, tmp_path / "cut", *options) == 1
 
 

@@ -22,15 +22,12 @@ import grls
 from grls.cli import main
 from grls.data.codec import Limits
 from grls.data.corpus import Corpus
-from grls.data.dataset import read_queries, write_dataset
 from grls.data.filters import Only
 from grls.data.types import Passage, Query
 from grls.decode.score_all import score_all
 from grls.errors import ConfigError, DataError
-from grls.evaluation.answers import write_answers
 from grls.explain.beams import BeamTrace, TracedBeam, TracedStep, TracedToken, trace_beam
 from grls.explain.explain import Explainer, Explanation, PathRow
-from grls.explain.losses import judge_answers
 from grls.explain.page import drawn, facts, html_page
 from grls.explain.standing import format_ranks
 from grls.explain.text import (
@@ -51,7 +48,6 @@ from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop
 from grls.retrieve.hops.stop import DoneByLogOdds
 from grls.retrieve.hybrid.priors import WeightedSource
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.runs.portions import RunInfo, fingerprint_queries, write_info
 
 QUERIES = [Query(f"q{n}", text) for n, text in enumerate(("is the otter kind ?", "the lynx", "quick"))]
 EXTRA = [Passage("twin", passages()[0].text), Passage("long", "the heron is calm . the badger is quick .")]
@@ -710,95 +706,3 @@ def test_a_beam_has_no_meaning_for_a_ranking(kinds: Path, tmp_path: Path, capsys
     assert hopping == str(grls.load(kinds / "bm25").hops(max=2).explain(TEXT, "r1"))
     alone = shutil.copytree(kinds / "bm25", tmp_path / "deep" / "er" / "bm25")
     assert "give --data DIR" in fails(capsys, "explain", "all", f"--retriever={alone}")
-
-
-GOOSE = Passage("goose", "It has grey wings. The goose is white. A goose flies.", "goose")
-ASKED = [
-    Query(name, text, ("goose",), answers, json.dumps({"answers": answers}) if answers else "{}")
-    for name, text, answers in (
-        ("right", "what colour has a goose", ("white",)), ("no key", "what size", ("large",)),
-        ("no stand", "what has wings", ("grey",)), ("unquoted", "which colour", ("white",)),
-        ("elsewhere", "which colour is it", ("white",)), ("beyond", "and which colour", ("white",)),
-        ("yes", "does it fly", ("yes",)), ("unseen", "does it swim", ("no",)), ("no answer", "why", ()),
-    )
-]  # fmt: skip
-WHITE = "The goose is white."
-WRITTEN = {  # query -> answer, quoted sentence, failure
-    "right": ("White", WHITE, None), "no key": ("small", WHITE, "index"),
-    "no stand": ("grey one", "It has grey wings.", "index"), "unquoted": ("blue", None, "search"),
-    "elsewhere": ("blue", "A goose flies.", "search"), "beyond": ("blue", WHITE, "attribution"),
-    "yes": ("no", "A goose flies.", "attribution"), "unseen": ("yes", None, "search"),
-}  # fmt: skip
-
-
-def test_wrong_answers_fail_by_index_search_or_attribution(
-    kinds: Path, tmp_path: Path, capsys: Capsys
-) -> None:
-    data = tmp_path / "data"
-    write_dataset(data, [GOOSE], ASKED, {"test": {query.id: {"goose": 1} for query in ASKED}})
-    quotes = {q: [] if key is None else [key] for q, (_, key, _) in WRITTEN.items()}
-    records = [
-        {"query_id": q, "answer": said[0], "ended": True,
-         "quotes": [{"text": key, "passages": ["goose"], "closed": True} for key in quotes[q]]}
-        for q, said in WRITTEN.items()
-    ]  # fmt: skip
-    write_answers(tmp_path / "x.answers.jsonl", records)
-    corpus, queries = Corpus.read(data), read_queries(data)
-    made = RunInfo("generator", "x", "single", corpus.fingerprint, fingerprint_queries(queries), str(data),
-                   "test", "", options={"keys": "sentence"})  # fmt: skip
-    write_info(tmp_path / "x", made)
-    ours = (f"--retriever={tmp_path / 'x.answers.jsonl'}", f"--data={data}")
-    said = run(capsys, "all", *ours, f"--output={tmp_path / 'why'}")
-    counts = json.loads((tmp_path / "why.json").read_text())
-    assert counts.pop("answers") == {query: why or "right" for query, (_, _, why) in WRITTEN.items()}
-    assert counts.pop("shares") == pytest.approx({"index": 2 / 7, "search": 3 / 7, "attribution": 2 / 7})
-    assert counts == {"queries": 8, "right": 1, "index": 2, "search": 3, "attribution": 2}
-    assert "8 queries with gold passages and accepted answers, 7 wrong" in said
-    assert "search             3   42.9%   such keys exist" in said
-    one = run(capsys, "beyond", *ours)
-    assert "key      The goose is white." in one
-    assert "ATTRIBUTION: they were quoted" in one
-    assert run(capsys, "all", ours[0], f"--output={tmp_path / 'why'}") == said  # the manifest names the data
-    assert "no query 'beyon' among the 8" in (near := refused(capsys, "beyon", *ours))
-    assert "did you mean 'beyond'?" in near
-    of_dev = "x.answers.jsonl is of the split test, and --split asks for dev; leave --split out"
-    assert of_dev in refused(capsys, "all", *ours, "--split=dev")
-    assert of_dev in fails(capsys, "evaluate", str(tmp_path / "x.answers.jsonl"), ours[1], "--split=dev")
-    alone = shutil.copy(tmp_path / "x.answers.jsonl", tmp_path / "alone.answers.jsonl")
-    unknown = refused(capsys, "beyond", f"--retriever={alone}")
-    assert (
-        "alone.answers.jsonl: of which data set are these answers? no manifest says it; give --data"
-        in unknown
-    )
-    assert "but for --case.propositions" in refused(capsys, "all", *ours, "--k=3")
-    assert "are of the kind sentence" in refused(capsys, "all", *ours, "--case.propositions=x")
-    assert "from another corpus than" in refused(capsys, "all", *ours[:1], f"--data={kinds / 'data'}")
-    other = tmp_path / "other"
-    write_dataset(other, [GOOSE], [ASKED[0]._replace(id="new")], {"test": {"new": {"goose": 1}}})
-    assert "stands in" in refused(capsys, "all", *ours[:1], f"--data={other}")
-
-
-@pytest.mark.parametrize(
-    ("keys", "quote", "failure"),
-    [
-        ("title", "It", "attribution"), ("header", "It", "attribution"), ("title", None, "search"),
-        ("title", "", "index"), (None, "It: A goose is here.", "attribution"),
-    ],
-)  # fmt: skip
-def test_a_title_stands_for_its_passages(
-    tmp_path: Path, keys: str | None, quote: str | None, failure: str
-) -> None:
-    """A film may be called like a pronoun, and an answer may stand in the title alone that was read."""
-    answers = ("it",) if keys is None else ("goose",)
-    title = "" if quote == "" else "It"
-    goose = Passage("goose", "A goose is here.", title)
-    query = Query("q", "what is here", ("goose",), answers, json.dumps({"answers": answers}))
-    write_dataset(tmp_path / "data", [goose], [query], {"test": {"q": {"goose": 1}}})
-    quotes = [{"text": quote, "passages": ["goose"], "closed": True}] if quote else []
-    line = {"query_id": "q", "answer": "a swan", "ended": True, "quotes": quotes}
-    write_answers(tmp_path / "x.answers.jsonl", [line])
-    corpus, options = Corpus.read(tmp_path / "data"), {} if keys is None else {"keys": keys}
-    info = RunInfo("generator", "x", "single", corpus.fingerprint, "", "", "test", "", options=options)
-    write_info(tmp_path / "x", info)
-    (judged,) = judge_answers(str(tmp_path / "x.answers.jsonl"), str(tmp_path / "data"), None, None)
-    assert judged.failure == failure

@@ -7,7 +7,7 @@ from typing import Any
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from grls.answer.writer import Continuation, TextWriter
+from grls.answer.writer import Continuation, Spent, TextWriter
 from grls.data.types import Hit, Query
 
 
@@ -28,6 +28,7 @@ class ScriptedWriter:
         self.tokenizer = characters()
         self.reply = reply
         self.room = room
+        self.spent = Spent()
         self.prompts: list[list[str]] = []
 
     write_each: Any = TextWriter.write_each

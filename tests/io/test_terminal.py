@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 from fixture_types import Capsys, Patch
 
-from grls.answer.direct import WrittenAnswer
-from grls.answer.kept import shown_reading
-from grls.answer.riches.answerer import Piece, Quote, Written, terminal
+from grls.answer.kept import shown_answer
+from grls.answer.written import Piece, Quote, Written
 from grls.cli import main
-from grls.data.corpus import Corpus
 from grls.data.dataset import DataFault, format_faults, write_dataset
 from grls.data.types import Hit, Passage, Query
 from grls.evaluation.evaluate import judged_runs
@@ -37,21 +35,16 @@ def test_control_characters_are_signs_and_all_else_stays() -> None:
 
 
 def test_what_was_written_cannot_steer_a_terminal() -> None:
-    quote = Quote(EVIL, (EVIL,), (EVIL,), -1.0, True, 1)
-    written = Written((Piece("thought", EVIL), Piece("quote", EVIL, 0)), (quote,), EVIL, -1.0, True)
-    assert clean(terminal(Query(EVIL, EVIL), written, ("«", "»"), colour=False))
-    coloured = terminal(Query(EVIL, EVIL), written, ("«", "»"))
-    assert coloured.count("\x1b") == 4  # ours, of two pieces
-    assert clean(coloured.replace("\x1b", ""))
+    quote = Quote(EVIL, (EVIL,), (EVIL,))
+    written = Written(EVIL, True, (Piece("thought", EVIL), Piece("quote", EVIL, 0)), (quote,))
+    assert clean(shown_answer(written.record(Query(EVIL, EVIL))))
 
 
-def test_examples_and_readings_cannot(tmp_path: Path) -> None:
+def test_examples_cannot(tmp_path: Path) -> None:
     query = Query("q", EVIL, ("a",))
     write_dataset(tmp_path / "data", [Passage("a", EVIL)], [query], {"test": {"q": {"a": 1}}})
-    corpus = Corpus.read(tmp_path / "data")
     write_run(tmp_path / "run", {"q": [Hit("a", -1.0)]})
     assert clean(format_examples(*judged_runs([Run.load(tmp_path / "run")], tmp_path / "data"), 1))
-    assert clean(shown_reading(query, WrittenAnswer(EVIL, True, ("a",), (Hit("a", -1.0),)), corpus))
 
 
 def test_tables_and_checks_cannot() -> None:

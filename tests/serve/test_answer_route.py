@@ -70,7 +70,9 @@ def test_direct_reads_what_the_retriever_finds(asked: TestClient, folder: Path) 
     reader = DirectReader(TextWriter(model, tokenizer, 9), BM25Retriever(corpus), corpus, 2)
     (alone,) = reader.answer([Query("q", WHO)])
     assert (body["answer"], body["ended"]) == (alone.answer, alone.ended)
-    assert [quote["sources"][0]["id"] for quote in body["quotes"]] == list(alone.read)
+    assert [quote["sources"][0]["id"] for quote in body["quotes"]] == [
+        quote.passages[0] for quote in alone.quotes
+    ]
 
 
 def test_direct_under_a_filter(asked: TestClient) -> None:

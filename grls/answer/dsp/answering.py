@@ -9,15 +9,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from grls.answer.direct import WrittenAnswer
 from grls.answer.dsp import programs
 from grls.answer.dsp.lm import adapter_named, lm_named
 from grls.answer.dsp.options import ProgramName, ProgramOptions
 from grls.answer.dsp.programs import dspy_examples, hushed, inputs_of
 from grls.answer.dsp.retrieval import Retrieval, Scale
-from grls.answer.kept import save_readings
+from grls.answer.kept import save_answers
 from grls.answer.retrievers import description_of, retrieval_settings
 from grls.answer.writer import Questions
+from grls.answer.written import Written, written_from
+from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.types import Hit, Query
 from grls.errors import Option
@@ -25,6 +26,7 @@ from grls.io.progress import Progress, counted
 from grls.io.work import GrowingFile
 from grls.retrieve.base import Retriever, has_log_probabilities
 from grls.runs.portions import fingerprint_queries
+from grls.runs.results import find_passages
 
 log = logging.getLogger(__name__)
 
@@ -97,18 +99,22 @@ def answer_with_program(
         float(sum(record.get("seconds", 0.0) for record in tries)),
         {**settings, "cost": spent},
     )
-    readings = [reading_of(record) for record in records]
-    save_readings(questions, output, readings, info, [{"cost": cost} for cost in costs])
+    lines = [
+        written_of(record, questions.corpus).record(query) | {"cost": record["cost"]}
+        for query, record in zip(questions.queries, records, strict=True)
+    ]
+    save_answers(questions, output, lambda: lines, info)
     shares = (f"{total / len(records):,.1f} {key.replace('_', ' ')}" for key, total in spent.items())
     print(f"a query cost {', '.join(shares)}")
     warn_of_faults(records)
 
 
-def reading_of(record: dict[str, Any]) -> WrittenAnswer:
-    ranking = tuple(Hit(passage, score) for passage, score in record["found"])
-    read = tuple(passage for passage, _ in record["read"])
-    failed = record.get("failed", "")
-    return WrittenAnswer(record["answer"], record.get("ended", True), read, ranking, failed=failed)
+def written_of(record: dict[str, Any], corpus: Corpus) -> Written:
+    ranking = [Hit(passage, score) for passage, score in record["found"]]
+    read = [passage for passage, _ in record["read"]]
+    passages, ended = find_passages(corpus, read), record.get("ended", True)
+    written = written_from([("", read)], passages, record["answer"], ended, ranking)
+    return written._replace(failed=record.get("failed", ""))
 
 
 def warn_of_faults(records: Sequence[dict[str, Any]]) -> None:

@@ -7,23 +7,23 @@ A model writes thoughts, quotes keys of the corpus between markers, and answers,
 from __future__ import annotations
 
 import logging
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from html import escape
-from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from grls.answer.kept import answer_questions
 from grls.answer.prompts import ANSWER
 from grls.answer.riches.keys import SHARED, Keys, build_keys, letters
 from grls.answer.riches.options import USUAL_PROMPT, KeyOptions, PromptOptions
 from grls.answer.riches.prompts import prompted, split_answer
-from grls.answer.writer import SHOWN, Questions, common, model_settings, room_of, too_long
+from grls.answer.writer import Questions, common, model_settings, room_of, too_long
+from grls.answer.written import Piece, Quote, Written
 from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Query
@@ -32,77 +32,21 @@ from grls.decode.interleave.markers import TextMarkers
 from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Interleaver, Span
 from grls.errors import MismatchError, Option
-from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
-from grls.io.files import atomic_file, sha256
-from grls.io.html import framed
+from grls.io.files import sha256
 from grls.io.locks import exclusive
-from grls.io.progress import counted, visible
-from grls.io.work import GrowingFile, Record, all_done
+from grls.io.progress import counted
 from grls.models.causal.slots import plant_causal
 from grls.models.load.language import end_tokens, load_language_model
 from grls.models.load.opening import refuse_larger_tokenizer
 from grls.models.seq2seq.slots import Seq2SeqGenerator, plant
 from grls.models.sessions.memory import SlotModel
-from grls.runs.portions import KeptResults, save_retrieved
-from grls.runs.results import Retrieved
+from grls.runs.portions import RunInfo
 
 log = logging.getLogger(__name__)
 
 
 _CHECKED = 10
 """Most passages of a quoted key to check: a title may stand for thousands."""
-
-
-class Quote(NamedTuple):
-    """A quoted key.
-
-    Attributes:
-        text: The text as it was written.
-        keys: The texts of the keys that hold it, as many as the options allow (see ``held``).
-        passages: Ids of the passages of these keys, in the order of the corpus; passages under a title or a
-            header by similarity to the query and the text before the quote (:func:`by_similarity`).
-        score: Log-probability (nats) of the quote.
-        closed: False if the length limit cut the quote: then it retrieves nothing.
-        held: Number of keys that hold the quote, named or not.
-    """
-
-    text: str
-    keys: tuple[str, ...]
-    passages: tuple[str, ...]
-    score: float
-    closed: bool
-    held: int = 0
-
-
-class Piece(NamedTuple):
-    """A part of an output, without markers; ``quote`` is the number of the quote, else -1."""
-
-    kind: Literal["thought", "quote", "answer"]
-    text: str
-    quote: int = -1
-
-
-class Written(NamedTuple):
-    """The output of a model for a query: its parts, its quotes, and its answer (empty: none was written).
-
-    ``score``: log-probability (nats) of the whole output. ``ended`` is false if the length limit cut it.
-    ``failed`` says why nothing was written.
-    """
-
-    pieces: tuple[Piece, ...]
-    quotes: tuple[Quote, ...]
-    answer: str
-    score: float
-    ended: bool
-    failed: str = ""
-
-    def ranking(self) -> list[Hit]:
-        """The passages of the quotes, in their order, each once.
-
-        A score is minus the rank, since the log-probabilities of two quotes cannot be compared.
-        """
-        passages = dict.fromkeys(passage for quote in self.quotes for passage in quote.passages)
-        return [Hit(passage, float(-rank)) for rank, passage in enumerate(passages, 1)]
 
 
 _ENGLISH = Analyzer("en")
@@ -172,7 +116,7 @@ class Riches:
         new = self.options.max_new_tokens
         room = room_of(self.model, new)
         failed = too_long(names, inputs, room, new, lambda: ask([""])[0], decided)
-        written = {index: Written((), (), "", 0.0, False, why) for index, why in failed.items()}
+        written = {index: Written("", False, failed=why) for index, why in failed.items()}
         answerable = [index for index in range(len(inputs)) if index not in failed]
         rows = [inputs[index] for index in answerable]
         if rows:
@@ -193,7 +137,11 @@ class Riches:
                     written[index] = self._read(output, query.text)
                     continue
                 log.error("query %r has no answer: %s. Make the keys again (build_keys).", query.id, fault)
-                written[index] = Written((), (), "", output.score, False, fault)
+                written[index] = Written("", False, score=output.score, failed=fault)
+        several = sum(q.held > len(q.keys) for answer in written.values() for q in answer.quotes)
+        if several:
+            quotes = counted(several, "quote is", "quotes are")
+            log.warning("%s held by more keys than %s allows to name", quotes, Option("search.max_keys"))
         return [written[index] for index in range(len(inputs))]
 
     def _stops(self, tokens: Sequence[int], spans: Sequence[Span]) -> bool:
@@ -232,7 +180,7 @@ class Riches:
                 numbers = [numbers[row] for row in by_similarity(texts, before, self._analyzer)]
             keys = tuple(self.keys.texts[key] for key in span.keys)
             ids = tuple(self.corpus.ids(numbers))
-            quotes.append(Quote(quoted, keys, ids, span.score, span.closed, span.held))
+            quotes.append(Quote(quoted, keys, ids, span.closed, span.score, span.held))
             before = f"{before} {quoted}"
         answers = [n for n, text in enumerate(free) if split_answer(text) is not None]
         pieces: list[Piece] = []
@@ -248,7 +196,10 @@ class Riches:
                 pieces += [*_thought(before), *([Piece("answer", answer)] if answer else []), *_thought(rest)]
             if n < len(quotes):
                 pieces.append(Piece("quote", quotes[n].text, n))
-        return Written(tuple(pieces), tuple(quotes), answer, output.score, output.ended)
+        # The log-probabilities of two quotes cannot be compared: a score is minus the rank.
+        found = dict.fromkeys(passage for quote in quotes for passage in quote.passages)
+        ranking = tuple(Hit(passage, float(-rank)) for rank, passage in enumerate(found, 1))
+        return Written(answer, output.ended, tuple(pieces), tuple(quotes), ranking, output.score)
 
     def _invented(self, output: Interlaced) -> str:
         """What says that a quote is not in the keys it names, as tokens and as text; empty if all are.
@@ -276,10 +227,6 @@ def _thought(text: str) -> list[Piece]:
     return [Piece("thought", text.strip())] if text.strip() else []
 
 
-_PORTION = 8
-"""Batches between two points where a run can go on."""
-
-
 def run_riches(
     questions: Questions,
     model: str,
@@ -290,16 +237,12 @@ def run_riches(
     output: str,
     name: str | None,
 ) -> None:
-    """Answer questions with quotes; save the answers, their page and the run, and print the scores.
-
-    A killed run goes on where it stopped. Answers are read from the file one at a time: all may not fit
-    into memory. The arguments are the options of ``grls answer riches``.
-    """
-    corpus, queries = questions.corpus, questions.queries
+    """Answer questions with quotes; the arguments are the options of ``grls answer riches``."""
+    corpus = questions.corpus
     loaded, tokenizer = load_language_model(model, device)
     corpus_keys = build_keys(corpus, tokenizer, keys, prompt.markers)
     program = Riches(loaded, tokenizer, corpus, corpus_keys, prompt, search)
-    names = ("beams", "beam", "mode", "whole", "repeat", "max_new_tokens", "max_keys")
+    names = ("beams", "beam", "whole", "repeat", "max_new_tokens", "max_keys")
     options = {
         "keys": keys.kind, "anywhere": keys.anywhere, "prompt": prompt.kind, "keywords": prompt.keywords,
         "chat": prompt.chat, **{name: getattr(search, name) for name in names},
@@ -308,150 +251,13 @@ def run_riches(
         **model_settings(model, loaded, tokenizer), **questions.fingerprints,
         "metadata": corpus.metadata_fingerprint, "markers": list(prompt.markers),
         "propositions": None if keys.propositions is None else sha256(keys.propositions),
-        "max_key_tokens": search.max_key_tokens, **options,
+        "max_key_tokens": search.max_key_tokens, "mode": search.mode, **options,
     }  # fmt: skip
 
-    def answered(batch: Sequence[Query], report: Callable[[int], object]) -> list[Record]:
-        return [record_of(*pair) for pair in zip(batch, program.answer(batch, report), strict=True)]
-
-    with all_done(
-        queries, answered, f"{output}.written.jsonl", settings, lambda query: {"query_id": query.id},
-        _PORTION * search.batch_size, "riches", "queries", questions.every, dict,
-    ) as file:  # fmt: skip
-        for query, written in islice(zip(queries, outputs(file, queries), strict=True), SHOWN):
-            print(terminal(query, written, prompt.markers, sys.stdout.isatty()) + "\n")
-        lines = (record_of(*pair) for pair in zip(queries, outputs(file, queries), strict=True))
-        write_answers(f"{output}{ENDING}", lines)
-        with atomic_file(f"{output}.html") as stream:
-            page = quotes_page(name or "RICHES", queries, outputs(file, queries), corpus, prompt.markers)
-            stream.writelines(page)
-
-        seconds = file.spent()["seconds"]
-        mode = options.pop("mode")
+    def info(spent: Counter[str]) -> RunInfo:
         # No limit of passages: as many quotes as were written, nothing was cut off.
         recorded = {"model": Path(model).name, **options, "k": None}
         title = name or f"RICHES, {keys.kind}, {search.beam}"
-        info = questions.info("generator", title, mode, seconds, recorded)
+        return questions.info("generator", title, search.mode, spent["seconds"], recorded)
 
-        def retrieved(record: Record) -> Retrieved:
-            return Retrieved.ranked(record["query_id"], written_of(record).ranking())
-
-        print(save_retrieved(output, queries, corpus, KeptResults(file, queries, retrieved), info))
-        scores = score_answers(read_answers(f"{output}{ENDING}", texts=False), queries, questions.qrels)
-        print(summary(scores, seconds))
-        quotes = (quote for written in outputs(file, queries) for quote in written.quotes)
-        several = sum(quote.held > len(quote.keys) for quote in quotes)
-        if file.count <= len(queries):  # else a run over more queries may resume from it
-            file.remove()
-        if several:
-            count = counted(several, "quote is", "quotes are")
-            print(f"{count} held by more keys than {Option('search.max_keys')!s} allows to name")
-
-
-def outputs(file: GrowingFile, queries: Sequence[Query]) -> Iterator[Written]:
-    return map(written_of, islice(file, len(queries)))
-
-
-def written_of(record: dict[str, Any]) -> Written:
-    quotes = [
-        Quote(**{**quote, "keys": tuple(quote["keys"]), "passages": tuple(quote["passages"])})
-        for quote in record["quotes"]
-    ]
-    pieces = tuple(Piece(**piece) for piece in record["pieces"])
-    rest = record["answer"], record["score"], record["ended"], record.get("failed", "")
-    return Written(pieces, tuple(quotes), *rest)
-
-
-def record_of(query: Query, written: Written) -> dict[str, Any]:
-    return {
-        "query_id": query.id,
-        "text": query.text,
-        "answer": written.answer,
-        "score": written.score,
-        "ended": written.ended,
-        "pieces": [piece._asdict() for piece in written.pieces],
-        "quotes": [quote._asdict() for quote in written.quotes],
-        **({"failed": written.failed} if written.failed else {}),
-    }
-
-
-_COLOURS = {"thought": "2", "quote": "36", "answer": "1;32"}
-_STYLE = """\
-article { border: 1px solid var(--line); border-radius: 8px; padding: 0.6rem 1rem; margin: 1rem 0; }
-article h2 { font-size: 1.05rem; margin: 0.2rem 0 0.6rem; }
-.thought { color: var(--soft); }
-.quote { color: var(--heat); text-decoration: none; }
-.quote:hover { text-decoration: underline; }
-.cut { color: var(--warn); }
-.answer { color: var(--best); font-weight: 600; }
-details { margin-top: 0.6rem; font-size: 0.9rem; }
-dt { font-weight: 600; margin-top: 0.5rem; }
-dd { margin: 0 0 0 1rem; }
-"""
-
-
-def terminal(query: Query, written: Written, markers: tuple[str, str], colour: bool = True) -> str:
-    lines = [visible(f"{query.id}: {query.text}")]
-    for piece in written.pieces:
-        text = visible(f"  {_marked(piece, written, markers)}")
-        lines.append(f"\x1b[{_COLOURS[piece.kind]}m{text}\x1b[0m" if colour else text)
-        if piece.kind == "quote":
-            quote = written.quotes[piece.quote]
-            more = f" and {len(quote.passages) - 3} more" if len(quote.passages) > 3 else ""
-            cut = f"; {_cut(quote)}" if _cut(quote) else ""
-            source = f"{', '.join(quote.passages[:3])}{more}  ({quote.score:.2f}){cut}"
-            if not quote.closed:
-                source = "nothing: the length limit came before the end of the quote"
-            lines.append(visible(f"    -> {source}"))
-    return "\n".join(lines)
-
-
-def quotes_page(
-    title: str,
-    queries: Sequence[Query],
-    outputs: Iterable[Written],
-    corpus: Corpus,
-    markers: tuple[str, str],
-) -> Iterator[str]:
-    """A page of HTML, part by part: thoughts, quotes that link to their source below, answers."""
-
-    def parts() -> Iterator[str]:
-        yield f"<h1>{escape(title)}</h1>"
-        for n, (query, written) in enumerate(zip(queries, outputs, strict=True)):
-            yield f"<article><h2>{escape(query.text)}</h2>"
-            for piece in written.pieces:
-                text = escape(_marked(piece, written, markers))
-                if piece.kind == "quote" and written.quotes[piece.quote].closed:
-                    yield f'<p><a class="quote" href="#s{n}-{piece.quote}">{text}</a></p>'
-                else:
-                    kind = "cut" if piece.kind == "quote" else piece.kind
-                    yield f'<p class="{kind}">{text}</p>'
-            sources = []
-            for q, quote in enumerate(written.quotes):
-                if quote.closed:
-                    numbers = [number for number in corpus.numbers(quote.passages) if number is not None]
-                    sources.append(f'<dl id="s{n}-{q}">')
-                    sources.append(f'<dt class="cut">{escape(_cut(quote))}</dt>' if _cut(quote) else "")
-                    for p in corpus.passages(numbers):
-                        sources.append(f"<dt>{escape(p.title or p.id)}</dt><dd>{escape(p.text)}</dd>")
-                    sources.append("</dl>")
-            if sources:
-                yield f"<details open><summary>Sources</summary>{''.join(sources)}</details>"
-            yield "</article>"
-
-    return framed(title, _STYLE, parts())
-
-
-def _marked(piece: Piece, written: Written, markers: tuple[str, str]) -> str:
-    if piece.kind != "quote":
-        return piece.text
-    closed = written.quotes[piece.quote].closed
-    return (
-        f"{markers[0]} {piece.text} {markers[1]}" if closed else f"{markers[0]} {piece.text} … (not closed)"
-    )
-
-
-def _cut(quote: Quote) -> str:
-    """A note if more keys hold a quote than are named; else empty."""
-    named = len(quote.keys)
-    return f"{named:,} of the {quote.held:,} keys that hold it are named" if quote.held > named else ""
+    answer_questions(questions, output, settings, program.answer, search.batch_size, dict, info)

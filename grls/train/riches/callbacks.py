@@ -60,7 +60,7 @@ class QuoteRecall(L.Callback):
             answers = program.answer(queries)
         scores: dict[str, list[float]] = {"dev_recall": [], "dev_hits": [], "dev_unclosed": []}
         for query, answer in zip(queries, answers, strict=True):
-            gold, quoted = gold_passages(query, data.dev[1]), [hit.id for hit in answer.ranking()]
+            gold, quoted = gold_passages(query, data.dev[1]), [hit.id for hit in answer.ranking]
             scores["dev_recall"].append(len(set(gold) & set(quoted)) / len(gold))
             scores["dev_hits"].append(float(bool(quoted) and quoted[0] in gold))
             scores["dev_unclosed"].append(float(bool(answer.quotes) and not answer.quotes[-1].closed))
