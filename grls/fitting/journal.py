@@ -83,13 +83,13 @@ def refuse_other_output(output: Path, data: str, measure: str | None = None) -> 
 class FitClock:
     """Counts the seconds of a run, and writes them now and then.
 
-    ``budget``: seconds for everything, or with ``adds`` for this call alone; None: no limit.
+    ``budget``: seconds for everything, or with ``adds`` for this call alone.
     """
 
     def __init__(
         self,
         output: Path,
-        budget: float | None = None,
+        budget: float = inf,
         adds: bool = False,
         now: Callable[[], float] = monotonic,
     ):
@@ -97,7 +97,7 @@ class FitClock:
         self._spent = 0.0
         with suppress(DataError, KeyError, OSError, OverflowError, TypeError, ValueError):  # unknown
             self._spent = max(0.0, float(read_json(self._file)["seconds"]))
-        self.budget = budget + self._spent if adds and budget is not None else budget
+        self.budget = budget + self._spent if adds else budget
         self._now = now
         self._begun = self._written = now()
 
@@ -106,9 +106,8 @@ class FitClock:
         return self._spent + self._now() - self._begun
 
     @property
-    def left(self) -> float | None:
-        """None: there is no limit."""
-        return None if self.budget is None else max(0.0, self.budget - self.seconds)
+    def left(self) -> float:
+        return max(0.0, self.budget - self.seconds)
 
     def write(self, every: float = 0.0) -> None:
         """Write the seconds, if the last time was so many seconds ago."""
@@ -144,22 +143,22 @@ class FitProgress:
             print(text, file=self._lines, flush=True)  # not into the log of a stage
 
     @contextmanager
-    def stage(self, name: str, allowance: float | None = None, again: bool = False) -> Iterator[None]:
+    def stage(self, name: str, seconds: float = inf, again: bool = False) -> Iterator[None]:
         """The context of a stage: its output goes into its log, its loops into the line.
 
-        Its loops raise :class:`~grls.fitting.search.TimeIsUp` after the seconds of ``allowance`` (None: no
-        limit), and where they have shown that they will; not if it goes on ``again``.
+        Its loops raise :class:`~grls.fitting.search.TimeIsUp` after so many seconds, and where they have
+        shown that they will; not if it goes on ``again``.
         """
         self._again = again
         self._late = False
-        timed = self._timed = allowance is not None and _has_timer()
+        timed = self._timed = seconds < inf and _has_timer()
         if timed:
             before, (rest, every) = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
             signal.signal(signal.SIGALRM, self._stop)
         begun = monotonic()
         self.logs.mkdir(parents=True, exist_ok=True)
         self._name, self._work = name, ""
-        self.limit(allowance)
+        self.limit(seconds)
         log = self.logs / f"{name.replace(' ', '-')}.log"
         with log.open("a", encoding="utf-8") as stream:
             try:
@@ -173,7 +172,7 @@ class FitProgress:
                     traceback.print_exc(file=stream)  # it is left out, and said in one line
                 raise
             finally:
-                self.limit(None)
+                self.limit(inf)
                 if timed:
                     signal.signal(signal.SIGALRM, before or signal.SIG_DFL)
                     if rest:  # the timer of the caller goes on
@@ -184,12 +183,12 @@ class FitProgress:
         if not log.stat().st_size:
             log.unlink()
 
-    def limit(self, allowance: float | None) -> None:
+    def limit(self, seconds: float) -> None:
         """Let loops raise :class:`TimeIsUp` after so many seconds from now."""
         self._begun = monotonic()
-        self._end = inf if allowance is None else self._begun + allowance
+        self._end = self._begun + seconds
         if self._timed:
-            late = 0.0 if allowance is None else max(0.1, _GRACE * allowance)
+            late = 0.0 if seconds == inf else max(0.1, _GRACE * seconds)
             signal.setitimer(signal.ITIMER_REAL, late, _AGAIN)
 
     def _stop(self, *_: object) -> None:
@@ -199,13 +198,13 @@ class FitProgress:
     def at(self, work: str) -> None:
         """Say how far a stage is that watches its time itself, such as a training."""
         self._work = work
-        self.limit(None)
+        self.limit(inf)
         self._show()
 
     def line(self) -> str:
         left = self._clock.left
         parts = [f"{self._name}: {self._work}" if self._work else self._name, self.best]
-        parts += [] if left is None else [f"{duration(left)} left"]
+        parts += [f"{duration(left)} left"] if left < inf else []
         return "; ".join(filter(None, parts))
 
     def _heard(self, loop: Progress) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, Literal
 
@@ -108,10 +109,10 @@ class FitOptions:
         return self.budget is not None and self.budget.strip().startswith("+")
 
     @property
-    def seconds(self) -> float | None:
-        """The budget in seconds; None: no limit."""
+    def seconds(self) -> float:
+        """The budget in seconds; infinitely many: no limit."""
         if self.budget is None:
-            return None
+            return math.inf
         match = _BUDGET.fullmatch(str(self.budget).strip().lower().replace(" ", ""))
         parts = match.groups() if match else ()
         total = sum(float(part or 0) * unit for part, unit in zip(parts, (3600, 60, 1), strict=False))

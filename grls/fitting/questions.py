@@ -11,8 +11,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from grls.data.types import Query
@@ -20,7 +20,7 @@ from grls.data.words import USUAL
 from grls.errors import ConfigError, GrlsError, Option
 from grls.fitting.journal import failure
 from grls.fitting.options import FitOptions
-from grls.fitting.search import TimeIsUp
+from grls.fitting.search import Allowance, TimeIsUp
 from grls.fitting.splits import CUT, SplitData
 from grls.fitting.stages import FitStages
 from grls.io.progress import counted
@@ -43,20 +43,18 @@ LEAST, SHARE = 40, 0.2
 _WRITING = 0.8  # the share of the time that judging leaves to writing
 
 
-def written_questions(
-    stages: FitStages, output: Path, allowance: float | None
-) -> tuple[list[Query], dict[str, Any]]:
+def written_questions(stages: FitStages, output: Path, seconds: float) -> tuple[list[Query], dict[str, Any]]:
     """The questions that pass, in a file as well, and a record for the journal; none: why is said."""
-    begun, nothing, made = perf_counter(), None, list[Query]()
+    allowance, nothing, made = Allowance(seconds), None, list[Query]()
     work = f"{stages.options.writer_model or stages.options.writer} writes questions"
     try:
-        with stages.progress.stage(QUESTIONS, allowance, again=True):
+        with stages.progress.stage(QUESTIONS, seconds, again=True):
             made, told = _written(stages, output, allowance)
             work += f": {told}"
     except Exception as error:
         nothing = f"left out: {failure(error).rstrip('.')}"
         stages.progress.say(f"questions: {nothing}; {CUT} stand in for them")
-    return made, {"work": work, "nothing": nothing, "seconds": round(perf_counter() - begun, 2)}
+    return made, {"work": work, "nothing": nothing, "seconds": round(allowance.spent, 2)}
 
 
 def question_tasks(data: SplitData, seed: int) -> tuple[Drawing, int, list[Task]]:
@@ -91,12 +89,12 @@ def plan_questions(data: SplitData, options: FitOptions) -> tuple[SplitData, str
     return data.taught(made), f"  questions: {named} writes them, to train with: {told}"
 
 
-def _written(stages: FitStages, output: Path, allowance: float | None) -> tuple[list[Query], str]:
+def _written(stages: FitStages, output: Path, allowance: Allowance) -> tuple[list[Query], str]:
     from grls.train.doc2query.generate import TWICE, estimated_tokens, open_queries
     from grls.train.doc2query.questions import GROUP, QuestionPrompt
     from grls.train.doc2query.written import TRIAL, foreign, found, judged, save, written
 
-    begun, options, candidates, progress = perf_counter(), stages.options, stages.candidates, stages.progress
+    options, candidates, progress = stages.options, stages.candidates, stages.progress
     corpus, encoder = stages.data.corpus, stages.models.biencoder
     draw, most, tasks = question_tasks(stages.data, options.seed)
     _, writer, origin = open_queries(
@@ -108,9 +106,6 @@ def _written(stages: FitStages, output: Path, allowance: float | None) -> tuple[
     opened, opening = (tasks, writer, origin), Opening(options.device, candidates.precision)
     names = [BM25] if encoder is None else [BM25, str(stages.embed("base", encoder.name))]
     judges = [open_judge(name, corpus, opening, USUAL) for name in names]
-
-    def limit(share: float) -> None:
-        progress.limit(None if allowance is None else share * (allowance - (perf_counter() - begun)))
 
     def passing(records: Sequence[Record], say: Callable[[str], object]) -> Iterator[tuple[list[Query], str]]:
         if records and (language := foreign(records, corpus)):
@@ -128,12 +123,12 @@ def _written(stages: FitStages, output: Path, allowance: float | None) -> tuple[
             raise ConfigError(f"of the first {TRIAL} fewer than {SHARE:.0%} pass.")
 
     kept, shares, ended = list[Query](), list[str](), ""
-    limit(_WRITING)
+    progress.limit(_WRITING * allowance.left)
     try:
         written(opened, output, GROUP, options.writer_limit, "writer_limit", progress.say, LEAST, trial)
     except (GrlsError, TimeIsUp) as error:
         ended = f"{str(error).rstrip('.')}. "
-    limit(1.0)
+    progress.limit(allowance.left)
     try:
         records = found(opened, output)
         for some, told in passing(records, progress.say):
@@ -141,7 +136,7 @@ def _written(stages: FitStages, output: Path, allowance: float | None) -> tuple[
             shares.append(told)
     except TimeIsUp as end:
         ended = f"{end}. "
-    progress.limit(None)
+    progress.limit(inf)
     if len(kept) < LEAST:
         raise ConfigError(
             f"{ended}{counted(len(kept), 'question')} can be used, where {LEAST} are needed (those of one "

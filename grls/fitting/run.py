@@ -21,7 +21,7 @@ from grls.fitting.journal import JOURNAL, FitClock, FitProgress, failure, fit_jo
 from grls.fitting.options import FitOptions
 from grls.fitting.questions import QUESTIONS, plan_questions, written_questions
 from grls.fitting.result import Fitted, write_outcome
-from grls.fitting.search import Skipped, Stage, TimeIsUp, search_stages
+from grls.fitting.search import Allowance, Skipped, Stage, TimeIsUp, search_stages
 from grls.fitting.splits import TEST, TRAIN, SplitData
 from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, require, without_warnings
@@ -45,7 +45,7 @@ def plan_dataset(data: SplitData, output: str | Path, options: FitOptions) -> st
         todo.append(told)
     stages = FitStages(data, Path(output), options, progress)
     todo += [f"  {stage.name}: {stage.work}" for stage in stages.all()]
-    budget = "no limit" if options.seconds is None else options.budget
+    budget = options.budget or "no limit"
     return "\n".join([*stages.lines(), "", f"Stages, in this order, while there is time ({budget}):", *todo])
 
 
@@ -69,7 +69,7 @@ class _FitRun:
         self.output, self.options, self.journal = output, options, journal
         self.clock = FitClock(output, options.seconds, options.adds)
         self.whole = self.clock.left
-        """The seconds of this call; None: no limit."""
+        """The seconds of this call."""
         self.progress = FitProgress(output / "stages", self.clock, shown)
         self.best: FitChoice | None = None
         self.known: dict[str, str | None] = {}
@@ -83,9 +83,7 @@ class _FitRun:
         self.data = data = data.written(output / "data")
         self.stages = FitStages(data, output, options, self.progress)
         if asks and not written:
-            left = self.clock.left
-            allowance = None if left is None else _WRITING * left
-            made, record = written_questions(self.stages, questions, allowance)
+            made, record = written_questions(self.stages, questions, _WRITING * self.clock.left)
             record["seconds"] += journal.known.get(QUESTIONS, {"seconds": 0.0})["seconds"]
             journal.put(QUESTIONS, record)
             if made:
@@ -143,7 +141,7 @@ class _FitRun:
             else:
                 skipped.insert(0, Skipped(QUESTIONS, record["work"], record["nothing"]))
         lacked, more = [stage.seconds for stage in skipped if stage.seconds is not None], ""
-        if lacked and self.whole is not None:  # what is not known may take as long again
+        if lacked and self.whole < math.inf:  # what is not known may take as long again
             budget = f"+{math.ceil((1.5 * max(lacked) or self.whole) / 60)}m"
             more = f"Next: more time, {Option('budget', budget)!s}."
         elif not self.data.unlabelled and len(best.chosen.values) < _FEW:
@@ -188,22 +186,22 @@ class _FitRun:
             if fresh:
                 self.known[name], self.stages.seconds[name] = nothing, seconds
 
-    def _left(self) -> float | None:
+    def _left(self) -> float:
         """The seconds that are left for stages: without those of the end. The first stage has no limit."""
-        left, whole = self.clock.left, self.whole
-        if left is None or whole is None or self.best is None:
-            return None
+        whole = self.whole
+        if whole == math.inf or self.best is None:
+            return math.inf
         queries = min(_REPORTED, len(self.data.qrels.get(TEST, ())))
         ending = min(_ENDING, 0.1 * whole) + min(queries * self.best.chosen.cost, 0.1 * whole)
-        return max(0.0, left - (1 - _AIM) * whole - ending)
+        return max(0.0, self.clock.left - (1 - _AIM) * whole - ending)
 
-    def _do(self, stage: Stage, allowance: float | None, again: bool) -> str | None:
+    def _do(self, stage: Stage, seconds: float, again: bool) -> str | None:
         """Returns why the stage has no result, or None."""
         name, systems, gathered = stage.name, self.candidates.systems, self._gathered()
         begun, nothing, gathers = perf_counter(), None, stage.name in GATHERING
         try:
-            with self.progress.stage(name, allowance, again):
-                nothing = stage.run(allowance)
+            with self.progress.stage(name, seconds, again):
+                nothing = stage.run(Allowance(seconds))
         except TimeIsUp as end:
             self.stages.seconds[name] = perf_counter() - begun + end.seconds
             # A candidate that has ranked some dev queries is one, and what ranked more of them has done so.
@@ -239,7 +237,7 @@ class _FitRun:
         self.progress.best = best.replace(":", "", 1)
         if before is None or before.chosen.name != chosen.name:
             left = self.clock.left
-            rest = "" if left is None else f"; {duration(left)} left"
+            rest = f"; {duration(left)} left" if left < math.inf else ""
             self.progress.say(f"{best}, {chosen.cost:.2g} s a query{rest}")
 
     def _rank_test(self, chosen: str) -> tuple[JudgedQueries, list[str]]:
@@ -254,8 +252,8 @@ class _FitRun:
         def name_of(size: int) -> str:
             return TEST if size == count else f"{TEST}-{size}"
 
-        if whole is not None:
-            room = (self.clock.left or 0.0) - (1 - _AIM) * whole - min(_ENDING / 2, 0.05 * whole)
+        if whole < math.inf:
+            room = self.clock.left - (1 - _AIM) * whole - min(_ENDING / 2, 0.05 * whole)
             fits = max(1, int(max(0.01 * whole, room) / max(1e-9, systems[chosen].cost)))
             files = self.output.glob(f"data/qrels/{TEST}-*.tsv")
             for size in (count, *(int(file.stem.partition("-")[2]) for file in files)):
@@ -265,12 +263,11 @@ class _FitRun:
         gold, ranked = candidates.drawn(TEST, 0, fits, name_of(fits)), set[str]()
         singles = [system for system in systems.values() if not system.parts]
         for system in sorted(singles, key=lambda system: (system.name not in parts, system.cost)):
-            name, allowance = system.name, None
-            if whole is not None and name not in parts:
-                allowance = (self.clock.left or 0.0) - 0.04 * whole
-            in_time = allowance is None or fits * system.cost <= allowance
-            if in_time and not self._tested(gold.split, name):
-                with suppress(TimeIsUp), self.progress.stage(f"test {name}", allowance):
+            name, seconds = system.name, math.inf
+            if whole < math.inf and name not in parts:
+                seconds = self.clock.left - 0.04 * whole
+            if fits * system.cost <= seconds and not self._tested(gold.split, name):
+                with suppress(TimeIsUp), self.progress.stage(f"test {name}", seconds):
                     candidates.save_run(candidates.opened(system), gold, system)
                     self.journal.put(f"{gold.split} {name}", {})
                 give_back_freed()

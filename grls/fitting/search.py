@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
+from time import perf_counter
 from typing import NamedTuple
 
 
@@ -28,6 +30,23 @@ class TimeIsUp(Exception):  # noqa: N818  it is no error of the run: what is don
         self.seconds = seconds
 
 
+class Allowance:
+    """So many seconds from now on; infinitely many where there is no limit."""
+
+    def __init__(self, seconds: float = inf):
+        self.seconds = seconds
+        self._begun = perf_counter()
+
+    @property
+    def spent(self) -> float:
+        return perf_counter() - self._begun
+
+    @property
+    def left(self) -> float:
+        """Below 0 when the time is up."""
+        return self.seconds - self.spent
+
+
 @dataclass(frozen=True)
 class Stage:
     """Something that a run may do.
@@ -35,8 +54,7 @@ class Stage:
     Args:
         name: Its name; no other stage has it.
         work: What it does, in one line.
-        run: Does it within so many seconds (None: no limit), or raises :class:`TimeIsUp`; returns why it has
-            no result, or None.
+        run: Does it within its time, or raises :class:`TimeIsUp`; returns why it has no result, or None.
         needs: Names of the stages whose results it uses.
         share: The share of the time that is left which it may take, while others have not had their turn or
             need its result; 0: it waits for all others.
@@ -44,7 +62,7 @@ class Stage:
 
     name: str
     work: str
-    run: Callable[[float | None], str | None]
+    run: Callable[[Allowance], str | None]
     needs: tuple[str, ...] = ()
     share: float = 1.0
 
@@ -63,8 +81,8 @@ class Skipped(NamedTuple):
 
 def search_stages(
     stages: Sequence[Stage],
-    left: Callable[[], float | None],
-    do: Callable[[Stage, float | None, bool], str | None],
+    left: Callable[[], float],
+    do: Callable[[Stage, float, bool], str | None],
     say: Callable[[str], None] = lambda _: None,
     known: dict[str, str | None] | None = None,
 ) -> list[Skipped]:
@@ -72,7 +90,7 @@ def search_stages(
 
     Args:
         stages: In the order of their expected gain for their time, those that a stage needs before it.
-        left: The seconds that are left for stages; None: no limit.
+        left: The seconds that are left for stages; infinitely many: no limit.
         do: Does a stage within so many seconds (``True``: it was cut off, and goes on); returns why it has no
             result, or None.
         say: Prints a line.
@@ -93,22 +111,21 @@ def search_stages(
         first = (
             stage
             for stage in ready
-            if stage.name not in cut
-            or (needed(stage) and (room is None or cut[stage.name].seconds <= stage.share * room))
+            if stage.name not in cut or (needed(stage) and cut[stage.name].seconds <= stage.share * room)
         )
         stage = next(first, ready[0])
         name, again = stage.name, stage.name in cut
-        allowance = room if room is None or (again and not needed(stage)) else stage.share * room
+        seconds = room if room == inf or (again and not needed(stage)) else stage.share * room
         try:
-            if allowance is not None and allowance <= 0:
+            if seconds <= 0:
                 raise cut.get(name) or TimeIsUp("no time was left for it")
             if again and stage.share:
                 say(f"{name}: goes on, with the time that is left")
-            ended[name] = do(stage, allowance, again)
+            ended[name] = do(stage, seconds, again)
         except TimeIsUp as end:
             if again:
                 ended[name] = f"left out: {end}; a later call goes on with it"
-            elif allowance:
+            elif seconds:
                 say(f"{name}: {end}; it goes on if there is time left")
             cut[name] = end
         if ended.get(name) is not None:
@@ -118,6 +135,6 @@ def search_stages(
         lacks = [need for need in stage.needs if ended.get(need, "") is not None]
         why = ended.setdefault(stage.name, f"there is no {lacks[0]}" if lacks else None)
         if why is not None:
-            seconds = cut[stage.name].seconds if stage.name in cut else None
-            skipped.append(Skipped(stage.name, stage.work, why, seconds))
+            lacked = cut[stage.name].seconds if stage.name in cut else None
+            skipped.append(Skipped(stage.name, stage.work, why, lacked))
     return skipped

@@ -28,6 +28,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -40,7 +41,7 @@ from grls.fitting.candidates import PORTIONS, FitCandidates, System
 from grls.fitting.journal import FitProgress
 from grls.fitting.models import base_models, this_machine
 from grls.fitting.options import AUTO, FitOptions
-from grls.fitting.search import Stage, TimeIsUp
+from grls.fitting.search import Allowance, Stage, TimeIsUp
 from grls.fitting.splits import CUT, DEV, LINKS, TRAIN, SplitData, spread
 from grls.io.arguments import options_of
 from grls.io.progress import counted, duration, mean_load
@@ -161,7 +162,7 @@ class FitStages:
 
     # Stages.
 
-    def _bm25(self, allowance: float | None) -> None:
+    def _bm25(self, allowance: Allowance) -> None:
         candidates, corpus = self.candidates, self.data.corpus
         folder, tune = candidates.folder(BM25), self.data.tune
         gold = candidates.drawn(tune, 0, PORTIONS[-1], f"{tune}-first-{PORTIONS[-1]}")
@@ -192,12 +193,11 @@ class FitStages:
         update_spec(folder, {"search": {"truncate_queries": True}})  # a long query is no reason to fail
         return folder
 
-    def _embedded(self, name: str, model: str, allowance: float | None) -> None:
+    def _embedded(self, name: str, model: str, allowance: Allowance) -> None:
         """Embed the corpus with a model, and rank."""
-        begun, folder = perf_counter(), self.embed(name, model)
+        folder = self.embed(name, model)
         assert self.models.biencoder is not None
-        left = None if allowance is None else allowance - (perf_counter() - begun)
-        self._ranked(System(name, folder.name, models=(self.models.biencoder.name,)), left)
+        self._ranked(System(name, folder.name, models=(self.models.biencoder.name,)), allowance)
 
     def _embedding(self) -> float:
         """Seconds to embed the corpus with the base model and to rank with it, as measured now."""
@@ -210,9 +210,9 @@ class FitStages:
         each = (perf_counter() - begun) / len(texts)
         return each * len(self.data.corpus) + self.candidates.sizes[0] * self.candidates.systems["base"].cost
 
-    def _ranked(self, system: System, allowance: float | None, found: dict[Any, Any] | None = None) -> None:
+    def _ranked(self, system: System, allowance: Allowance, found: dict[Any, Any] | None = None) -> None:
         """Rank the first portion of dev, and more where that takes little."""
-        begun, candidates = perf_counter(), self.candidates
+        candidates = self.candidates
         candidates.rank(system, found)
         if (
             LINKS in self.data.qrels
@@ -220,16 +220,15 @@ class FitStages:
             and not candidates.run_file(LINKS, system.folder).is_file()
         ):
             candidates.save_run(candidates.opened(system), candidates.gold(LINKS), system)
-        took = perf_counter() - begun
-        for size in self.candidates.sizes[1:]:
-            if allowance is not None and size * system.cost > min(0.05 * allowance, allowance - took):
+        for size in candidates.sizes[1:]:
+            if size * system.cost > min(0.05 * allowance.seconds, allowance.left):
                 break
-            self.candidates.rank(system, found)
+            candidates.rank(system, found)
 
     def _hops_stage(self, of: str, what: str, share: float = 1.0) -> Stage:
         name, most, data = f"{of}-hops", self.data.most_hops, self.data
 
-        def run(allowance: float | None) -> str | None:
+        def run(allowance: Allowance) -> str | None:
             hops, found = HopOptions(steps="ranked", max=None if data.unlabelled else most), None
             spec = hops_spec(f"../{of}", hops)
             if data.unlabelled:  # cut sentences have one passage each, and would choose one hop
@@ -257,7 +256,7 @@ class FitStages:
         return hops.links and bool(hops.named or (hops.linked and hops.count > 1))
 
     def _tuned(
-        self, name: str, spec: dict[str, Any], tried: dict[str, Any], allowance: float | None
+        self, name: str, spec: dict[str, Any], tried: dict[str, Any], allowance: Allowance
     ) -> dict[Any, Any]:
         """Tune a composite on the first portion, or on more queries where that takes little, and write it.
 
@@ -288,21 +287,21 @@ class FitStages:
                 Path(f"{folder}.tune.jsonl").unlink(missing_ok=True)
                 return begin()
 
-        begun, first, *more = perf_counter(), *sorted({min(count, whole) for count in PORTIONS})
-        count = first if allowance is not None or not more else more[-1]
+        first, *more = sorted({min(count, whole) for count in PORTIONS})
+        count = more[-1] if more and allowance.seconds == inf else first
+        begun = perf_counter()
         choices = tune(count)
-        if allowance is not None:
-            each = (perf_counter() - begun) / first
-            if fits := [n for n in more if n * each <= _MORE * (allowance - first * each)]:
-                count = fits[-1]
-                choices = tune(count)
+        each = (perf_counter() - begun) / count
+        if fits := [n for n in more if n > count and n * each <= _MORE * allowance.left]:
+            count = fits[-1]
+            choices = tune(count)
         for choice in choices:
             gain = f"{choice.measure} {100 * choice.before:.1f} -> {100 * choice.after:.1f}"
             self.progress.say(f"  tuned on {counted(count, 'query')}: {gain} ({choice.words})")
         return found
 
     def _fusion_stage(self, number: int, need: str) -> Stage:
-        def run(_: float | None) -> str | None:
+        def run(_: Allowance) -> str | None:
             """Fuse the best system of each model, and the best one without a model."""
             systems = self.candidates.systems
             if self.data.unlabelled:  # nothing tells which are better: all stay, and a rule chooses
@@ -320,32 +319,29 @@ class FitStages:
 
         return Stage(f"fusion {number}", "fusions of what there is", run, (need,))
 
-    def _more_dev(self, allowance: float | None) -> None:
+    def _more_dev(self, allowance: Allowance) -> None:
         """Let the candidates that may be chosen rank more queries, first those that have ranked fewest."""
-        begun, systems, portions = perf_counter(), self.candidates.systems, self.candidates.portions
+        systems, portions = self.candidates.systems, self.candidates.portions
         while (count := min(system.portions for system in systems.values())) < len(portions):
             behind = [system for system in systems.values() if system.portions == count]
             cost = sum(system.cost for system in behind if not system.parts)
-            seconds = perf_counter() - begun + len(portions[count].queries) * cost
-            if allowance is not None and seconds > allowance:
+            if len(portions[count].queries) * cost > allowance.left:
                 return
             for system in sorted(behind, key=lambda system: len(system.parts)):  # fusions last
                 self.candidates.rank(system)
 
     # Trainings.
 
-    def _dense(self, allowance: float | None) -> None:
-        begun, most, follows = perf_counter(), allowance, 0.0
-        if allowance is not None and not (self.training("dense") / "model").is_dir():
+    def _dense(self, allowance: Allowance) -> None:
+        follows = 0.0
+        if allowance.seconds < inf and not (self.training("dense") / "model").is_dir():
             follows = _MARGIN * (self._embedding() + self.seconds.get("base-hops", 0.0))
-            most = min(_TRAINING * allowance, allowance - follows)
-            if most <= 0:
+            if follows >= allowance.seconds:
                 raise TimeIsUp(f"to embed and rank anew takes about {duration(follows)}", follows)
         steps = ENCODER_EPOCHS * -(-self._encoder_examples // ENCODER_BATCH)
-        model = self._trained("dense", steps, self._train_encoder, most, follows)
-        if allowance is not None:
-            allowance = max(0.0, allowance - (perf_counter() - begun))
-        self.progress.limit(allowance)
+        most = min(_TRAINING * allowance.seconds, allowance.seconds - follows)
+        model = self._trained("dense", steps, self._train_encoder, Allowance(most), follows)
+        self.progress.limit(max(0.0, allowance.left))
         self._embedded("dense", str(model), allowance)
 
     @property
@@ -360,7 +356,7 @@ class FitStages:
     def _encoder_examples(self) -> int:
         return round(len(self.data.qrels[TRAIN]) * (self.data.gold + self.data.hops))
 
-    def _train_encoder(self, steps: int, resume: bool, seconds: float | None, meter: Meter) -> TrainingResult:
+    def _train_encoder(self, steps: int, resume: bool, seconds: float, meter: Meter) -> TrainingResult:
         from grls.train.biencoder.run import run_biencoder
 
         data, options, model = self.data, self.options, self.models.biencoder
@@ -392,10 +388,10 @@ class FitStages:
         )  # fmt: skip
         return run_biencoder(training, TrainingClock("biencoder", seconds, meter))
 
-    def _generator(self, allowance: float | None) -> None:
-        begun, most = perf_counter(), None if allowance is None else _TRAINING * allowance
+    def _generator(self, allowance: Allowance) -> None:
+        most = Allowance(_TRAINING * allowance.seconds)
         model = self._trained("generator", WRITER_EPOCHS * self._epoch, self._train_writer, most)
-        self.progress.limit(None if allowance is None else allowance - (perf_counter() - begun))
+        self.progress.limit(max(0.0, allowance.left))
         folder = self.candidates.folder("generator")
         if not (folder / "grls.json").is_file():
             building = Building(str(folder), "generative", device=self.options.device)
@@ -423,7 +419,7 @@ class FitStages:
         systems = self.candidates.systems
         return ["dense"] if "dense" in systems else ["base"] if "base" in systems else []
 
-    def _train_writer(self, steps: int, resume: bool, seconds: float | None, meter: Meter) -> TrainingResult:
+    def _train_writer(self, steps: int, resume: bool, seconds: float, meter: Meter) -> TrainingResult:
         from grls.train.options import read_stage, suited
         from grls.train.training import train
 
@@ -462,8 +458,8 @@ class FitStages:
         self,
         stage: str,
         whole: int,
-        train: Callable[[int, bool, float | None, Meter], TrainingResult],
-        allowance: float | None,
+        train: Callable[[int, bool, float, Meter], TrainingResult],
+        allowance: Allowance,
         follows: float = 0.0,
     ) -> Path:
         """Train with all steps where they fit, else with as many as do; returns the model.
@@ -471,7 +467,7 @@ class FitStages:
         The first steps show how long one takes, under the load of the time. A training that was cut off goes
         on with the steps that it was begun with. ``follows`` are the seconds that its stage takes beside it.
         """
-        output, begun = self.training(stage), perf_counter()
+        output = self.training(stage)
         whole = min(whole, _MOST[stage][bool(self.machine.gpu)])
         least = min(whole, _LEAST[stage])
         model, file, checkpoints = output / "model", output / "steps.txt", output / "checkpoints"
@@ -483,12 +479,9 @@ class FitStages:
         each, load = self._steps.get(stage, (0.0, 0.0))
         if resume:
             steps = int(file.read_text(encoding="utf-8").split()[0].replace(",", ""))
-        elif allowance is not None and each and abs(mean_load() - load) < 1.0:
-            steps = min(whole, int(0.85 * allowance / each))
+        elif each and abs(mean_load() - load) < 1.0:
+            steps = int(min(whole, 0.85 * allowance.left / each))
         fixed = resume
-
-        def left() -> float | None:
-            return None if allowance is None else max(1.0, allowance - (perf_counter() - begun))
 
         def refuse(fits: int) -> None:
             each, _ = self._steps.get(stage, (0.0, 0.0))
@@ -503,18 +496,18 @@ class FitStages:
                 file.write_text(f"{steps:,} steps\n", encoding="utf-8")
             marks: list[float] = []
 
-            def meter(step: TrainingStep) -> float | None:
+            def meter(step: TrainingStep) -> float:
                 self.progress.at(f"train step {step.step:,} of {steps:,}")
-                marks.append(perf_counter())
-                room = left()
+                marks.append(allowance.spent)
+                room = max(1.0, allowance.left)
                 if len(marks) == 5:  # the first step warms up
                     each = (marks[4] - marks[1]) / 3
                     self._steps[stage] = each, mean_load()
-                    if room is not None and not fixed and (steps - step.step) * each > 0.85 * room:
-                        raise _Fewer(int((0.85 * room - (marks[0] - begun)) / each))
+                    if not fixed and (steps - step.step) * each > 0.85 * room:
+                        raise _Fewer(int((0.85 * room - marks[0]) / each))
                 return room
 
-            return train(steps, resume, left(), meter)
+            return train(steps, resume, max(1.0, allowance.left), meter)
 
         try:
             result = run()
@@ -528,14 +521,14 @@ class FitStages:
             result = run()
         if result.steps < least:
             shutil.rmtree(output, ignore_errors=True)
-            each = (perf_counter() - begun) / max(1, result.steps)
+            each = allowance.spent / max(1, result.steps)
             self._steps.setdefault(stage, (each, mean_load()))
             refuse(result.steps)
         best = "" if result.best is None else f", {result.monitor} {100 * result.best:.1f} in training"
         self.notes[stage] = f"{result.steps:,}{f' of {whole:,}' if result.steps < whole else ''} steps"
         file.write_text(f"{self.notes[stage]}\n", encoding="utf-8")
         shutil.rmtree(checkpoints, ignore_errors=True)
-        self.progress.say(f"  {self.notes[stage]}{best}, {duration(perf_counter() - begun)}")
+        self.progress.say(f"  {self.notes[stage]}{best}, {duration(allowance.spent)}")
         return model
 
     # The hybrid.
@@ -547,7 +540,7 @@ class FitStages:
         fits = int(_PRIOR_SHARE * (self.machine.memory or 8) * 2**30 / (rows * _PRIOR_BYTES))
         return SearchOptions(beams=BEAMS, truncate_queries=True, batch_size=max(1, min(_IN_FLIGHT, fits)))
 
-    def _hybrid(self, allowance: float | None) -> None:
+    def _hybrid(self, allowance: Allowance) -> None:
         hops, priors = self._writer_hops, [*self._teachers, BM25]
         named = [PriorSpec(self.candidates.named(name)) for name in priors]
         spec = hybrid_spec("../generator", named, PriorOptions())

@@ -1,5 +1,6 @@
 """What a user may choose."""
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from grls.fitting.options import FitOptions
 
 def test_a_budget_in_seconds_or_without_limit() -> None:
     given = ("30m", "1h30m", "90s", "1.5h", "2h 5m", "1M", "+30m", None)
-    assert [FitOptions(budget=b).seconds for b in given] == [1800, 5400, 90, 5400, 7500, 60, 1800, None]
+    assert [FitOptions(budget=b).seconds for b in given] == [1800, 5400, 90, 5400, 7500, 60, 1800, inf]
 
 
 @pytest.mark.parametrize("budget", ["", "30", "0m", "half an hour", "-5m", "m", "5m5h"])

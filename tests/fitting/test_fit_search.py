@@ -3,11 +3,12 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 import pytest
 
 from grls.fitting.choose import Candidate, choose
-from grls.fitting.search import Stage, TimeIsUp, search_stages
+from grls.fitting.search import Allowance, Stage, TimeIsUp, search_stages
 
 BUDGET = 1200.0
 UNITS = {"bm25": 4.0, "bm25-hops": 25.0, "base": 60.0, "base-hops": 80.0, "dense": 240.0}
@@ -68,10 +69,10 @@ class Machine:
             self.done[f"{name} trained"] = 1.0
 
     def stage(self, name: str) -> Stage:
-        def run(allowance: float | None) -> None:
+        def run(allowance: Allowance) -> None:
             again = name in self.begun
             self.begun.add(name)
-            end = float("inf") if allowance is None else self.now + allowance
+            end = self.now + allowance.seconds
             begun = self.now
             if name == "dense":
                 follows = 1.25 * (EMBEDDING * self.slowness + self.hops)
@@ -94,8 +95,8 @@ class Machine:
         return Stage(name, name, run, NEEDS.get(name, ()), SHARES.get(name, 1.0))
 
     def go(self) -> list[str]:
-        def do(stage: Stage, allowance: float | None, again: bool) -> str | None:
-            stage.run(allowance)
+        def do(stage: Stage, seconds: float, again: bool) -> str | None:
+            stage.run(Allowance(seconds))
             return None
 
         skipped = search_stages([self.stage(name) for name in UNITS], self.left, do)
@@ -139,12 +140,12 @@ def test_without_a_limit_everything_is_done() -> None:
     machine = Machine(random.Random(0), 8.0, changing=False)
     done: list[str] = []
 
-    def do(stage: Stage, allowance: float | None, again: bool) -> str | None:
-        assert allowance is None
+    def do(stage: Stage, seconds: float, again: bool) -> str | None:
+        assert seconds == inf
         done.append(stage.name)
         return None
 
-    assert search_stages([machine.stage(name) for name in UNITS], lambda: None, do) == []
+    assert search_stages([machine.stage(name) for name in UNITS], lambda: inf, do) == []
     assert done == list(UNITS)
 
 
@@ -153,12 +154,12 @@ def plain(name: str, share: float = 1.0, needs: tuple[str, ...] = ()) -> Stage:
 
 
 def cut_off(
-    names: dict[str, int], turns: list[tuple[str, float | None]], needed: float = 0.0
-) -> Callable[[Stage, float | None, bool], str | None]:
+    names: dict[str, int], turns: list[tuple[str, float]], needed: float = 0.0
+) -> Callable[[Stage, float, bool], str | None]:
     """Does stages, and cuts these off so many times, which need these seconds then."""
 
-    def do(stage: Stage, allowance: float | None, again: bool) -> str | None:
-        turns.append((stage.name, allowance))
+    def do(stage: Stage, seconds: float, again: bool) -> str | None:
+        turns.append((stage.name, seconds))
         if names.get(stage.name, 0):
             names[stage.name] -= 1
             raise TimeIsUp(seconds=needed)
@@ -168,7 +169,7 @@ def cut_off(
 
 
 def test_what_was_cut_off_by_its_share_goes_on_when_all_others_had_their_turn() -> None:
-    turns: list[tuple[str, float | None]] = []
+    turns: list[tuple[str, float]] = []
     lines: list[str] = []
     stages = [plain("more", 0.0), plain("hops", 0.1), plain("train", 0.5)]
     assert search_stages(stages, lambda: 100.0, cut_off({"hops": 1}, turns), lines.append) == []
@@ -181,7 +182,7 @@ def test_what_was_cut_off_by_its_share_goes_on_when_all_others_had_their_turn() 
 
 def test_what_others_wait_for_goes_on_at_once_where_its_rest_fits() -> None:
     for needed, order in ((30.0, "embed embed words train"), (31.0, "embed words embed train")):
-        turns: list[tuple[str, float | None]] = []
+        turns: list[tuple[str, float]] = []
         stages = [plain("embed", 0.3), plain("words", 0.5), plain("train", needs=("embed",))]
         assert search_stages(stages, lambda: 100.0, cut_off({"embed": 1}, turns, needed)) == []
         assert [name for name, _ in turns] == order.split()
@@ -189,7 +190,7 @@ def test_what_others_wait_for_goes_on_at_once_where_its_rest_fits() -> None:
 
 
 def test_what_there_is_no_time_for_is_said() -> None:
-    turns: list[tuple[str, float | None]] = []
+    turns: list[tuple[str, float]] = []
     lines: list[str] = []
     stages = [plain("embed"), plain("train", needs=("embed",)), plain("late")]
     left = iter([100.0, 50.0, 0.0, 0.0])
@@ -206,7 +207,7 @@ def test_what_there_is_no_time_for_is_said() -> None:
 
 def test_what_needs_a_failed_stage_is_skipped_with_that_reason() -> None:
     stages = [Stage("a", "an a", lambda _: None), Stage("b", "a b", lambda _: None, needs=("a",))]
-    skipped = search_stages(stages, lambda: None, lambda *_: "left out: it failed: no memory")
+    skipped = search_stages(stages, lambda: inf, lambda *_: "left out: it failed: no memory")
     assert [(one.name, one.why) for one in skipped] == [
         ("a", "left out: it failed: no memory"),
         ("b", "there is no a"),

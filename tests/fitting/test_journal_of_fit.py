@@ -5,6 +5,7 @@ import json
 import signal
 import sys
 import time
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
 def test_a_clock_goes_on_after_what_an_earlier_call_has_spent(tmp_path: Path) -> None:
     now = [0.0]
 
-    def clock(budget: float | None, adds: bool = False) -> FitClock:
+    def clock(budget: float, adds: bool = False) -> FitClock:
         return FitClock(tmp_path, budget, adds, lambda: now[0])
 
     first = clock(100.0)
@@ -83,7 +84,7 @@ def test_a_clock_goes_on_after_what_an_earlier_call_has_spent(tmp_path: Path) ->
     again = clock(100.0)
     now[0] = 200.0
     assert (again.left, again.seconds) == (0.0, 200.0)
-    assert clock(None).left is None
+    assert clock(inf).left == inf
     (tmp_path / CLOCK).write_text('{"seconds": "many"}')
     assert clock(100.0).left == 100.0
 
@@ -167,9 +168,9 @@ def test_the_timer_of_the_caller_goes_on(tmp_path: Path) -> None:
     shown, heard = FitProgress(tmp_path, FitClock(tmp_path), shown=False), list[int]()
     before = signal.signal(signal.SIGALRM, lambda number, _: heard.append(number))
     try:
-        for allowance in (None, 60.0):
+        for seconds in (inf, 60.0):
             signal.setitimer(signal.ITIMER_REAL, 0.1)
-            with shown.stage("open", allowance):
+            with shown.stage("open", seconds):
                 shown.at("train step 1 of 4")
             time.sleep(0.3)
             assert heard.pop() == signal.SIGALRM

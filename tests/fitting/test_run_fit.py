@@ -28,7 +28,7 @@ from grls.fitting.models import this_machine
 from grls.fitting.options import FitOptions
 from grls.fitting.result import Fitted, _examples, milliseconds
 from grls.fitting.run import fit_dataset, plan_dataset
-from grls.fitting.search import Stage, TimeIsUp
+from grls.fitting.search import Allowance, Stage, TimeIsUp
 from grls.fitting.splits import read_data
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
@@ -396,8 +396,8 @@ def test_an_encoder_cuts_long_queries_though_the_run_was_killed_after_it_was_bui
     with monkeypatch.context() as patch:
         patch.setattr(stages, "update_spec", killed)
         with pytest.raises(Killed):
-            made._embedded("base", str(options.biencoder), None)
-    made._embedded("base", str(options.biencoder), None)
+            made._embedded("base", str(options.biencoder), Allowance())
+    made._embedded("base", str(options.biencoder), Allowance())
     assert read_spec(tmp_path / "members" / "base")["search"] == {"truncate_queries": True}
 
 
@@ -446,7 +446,7 @@ def stages_of(*names: str, runs: list[str], fail: str = "") -> Callable[[stages.
 
     def made(self: stages.FitStages) -> list[Stage]:
         def stage(name: str) -> Stage:
-            def work(_: float | None) -> None:
+            def work(_: Allowance) -> None:
                 runs.append(name)
                 if not name.startswith("fusion"):
                     BM25Retriever(self.data.corpus).save_pretrained(self.candidates.folder(name))
@@ -743,13 +743,13 @@ def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
 ) -> None:
     """27 of 84 steps were done, and no time was left to use them."""
     seconds = [0.0]
-    monkeypatch.setattr(stages, "perf_counter", lambda: seconds[0])
+    monkeypatch.setattr("grls.fitting.search.perf_counter", lambda: seconds[0])
     monkeypatch.setattr(stages, "_LEAST", {"dense": 4, "generator": 4})
     asked: list[tuple[int, bool]] = []
-    still: list[float | None] = []
+    still: list[float] = []
 
     class Slow(stages.FitStages):
-        def _train(self, steps: int, resume: bool, left: float | None, meter: Callable[[Any], Any]) -> Any:
+        def _train(self, steps: int, resume: bool, left: float, meter: Callable[[Any], Any]) -> Any:
             asked.append((steps, resume))
             for step in range(steps + 1):
                 seconds[0] += 10.0
@@ -764,7 +764,7 @@ def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
     source = read_data(str(place / "data"), options)
     progress = FitProgress(tmp_path / "logs", FitClock(tmp_path), False)
     slow = made(tmp_path / "one")
-    slow._trained("generator", 40, slow._train, 250.0)
+    slow._trained("generator", 40, slow._train, Allowance(250.0))
     assert [steps for steps, _ in asked] == [40, 16]
     assert slow.notes["generator"] == "16 of 40 steps"
     asked.clear()
@@ -773,16 +773,16 @@ def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
     load = [4.0]
     for _ in range(2):  # under the same load it is not measured again
         with pytest.raises(stages.TimeIsUp, match="of 40 steps would fit") as refused:
-            slow._trained("generator", 40, slow._train, 95.0 if not asked else 40.0)
+            slow._trained("generator", 40, slow._train, Allowance(95.0 if not asked else 40.0))
         assert refused.value.seconds == 40.0
         assert [steps for steps, _ in asked] == [40]
     load[0] = 2.0
     with pytest.raises(stages.TimeIsUp, match="of 40 steps would fit"):
-        slow._trained("generator", 40, slow._train, 95.0)
+        slow._trained("generator", 40, slow._train, Allowance(95.0))
     assert [steps for steps, _ in asked] == [40, 40]
     seconds[0] = 0.0
     still.clear()
-    slow._trained("dense", 4, slow._train, 250.0)
+    slow._trained("dense", 4, slow._train, Allowance(250.0))
     assert still == [240.0, 230.0, 220.0, 210.0, 200.0]
 
 
