@@ -6,11 +6,10 @@ Arrow table (:mod:`grls.data.corpus_table`), which may be larger than memory.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +21,17 @@ from grls.data.columns import MetadataColumns
 from grls.data.corpus_table import (
     BATCH,
     COLUMNS,
-    CachedFacts,
+    Facts,
     PassageTable,
     arrow_numbers,
     arrow_strings,
-    read_passages,
+    as_passages,
+    metadata_fingerprint,
+    metadata_texts,
+    passage_batches,
     read_table,
     table_of,
+    texts_fingerprint,
 )
 from grls.data.types import Passage, PassageMetadata
 from grls.errors import ConfigError, DataError
@@ -56,10 +59,10 @@ class Corpus:
         facts: Facts about the table that are known already.
     """
 
-    def __init__(self, table: PassageTable, source: str = "corpus", facts: CachedFacts | None = None):
+    def __init__(self, table: PassageTable, source: str = "corpus", facts: Facts | None = None):
         self.table = table
         self.source = source
-        self._facts = facts or CachedFacts()
+        self._facts = facts or {}
 
     @classmethod
     @checked
@@ -77,7 +80,6 @@ class Corpus:
         corpus = cls(table, str(file), facts)
         if not len(corpus):
             raise DataError("the corpus is empty; expected one JSON object a line.", file)
-        facts.get("ids", partial(corpus._refuse_repeated_ids, file))
         import pyarrow.compute as pc
 
         # Not by `numbers`, which would hash all ids.
@@ -158,17 +160,16 @@ class Corpus:
 
     def passages(self, numbers: Sequence[int]) -> list[Passage]:
         """The passages of these numbers, in their order."""
-        return _as_passages(self.table[self._rows("passages", numbers)])
+        return as_passages(self.table[self._rows("passages", numbers)])
 
     def with_metadata(self, numbers: Sequence[int]) -> list[tuple[Passage, PassageMetadata]]:
         """The passages of these numbers, in their order, each with its metadata."""
         rows = self.table[self._rows("with_metadata", numbers)]
-        return list(zip(_as_passages(rows), map(PassageMetadata, rows["metadata"]), strict=True))
+        return list(zip(as_passages(rows), map(PassageMetadata, rows["metadata"]), strict=True))
 
     def batches(self, size: int = BATCH) -> Iterator[list[Passage]]:
         """All passages in order, ``size`` at a time."""
-        for start in range(0, len(self), size):
-            yield _as_passages(self.table[start : start + size])
+        return passage_batches(self.table, size)
 
     @cached_property
     def columns(self) -> MetadataColumns:
@@ -243,23 +244,17 @@ class Corpus:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of all ids, titles and texts in order."""
-        texts = map(partial(json.dumps, ensure_ascii=False), self.batches())
-        return self._facts.get("fingerprint", partial(_digest, texts))
+        return self._facts.get("texts") or texts_fingerprint(self.table)
 
     @cached_property
     def metadata_fingerprint(self) -> str:
         """SHA-256 of the metadata of all passages in order; filters depend on them."""
-        return self._facts.get("metadata", partial(_digest, map(json.dumps, self._metadata())))
+        return self._facts.get("metadata") or metadata_fingerprint(self.table)
 
     def metadata(self) -> Iterator[dict[str, Any]]:
         """That of all passages, in order."""
-        for texts in self._metadata():
+        for texts in metadata_texts(self.table):
             yield from map(json.loads, texts)
-
-    def _metadata(self) -> Iterator[list[str]]:
-        column = self.table.data.column("metadata")
-        for start in range(0, len(self), BATCH):
-            yield column.slice(start, BATCH).to_pylist()
 
     def metadata_of(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """That of the passages of these numbers, in their order."""
@@ -300,35 +295,6 @@ class Corpus:
             for name, title, text, metadata in zip(*(rows[key] for key in COLUMNS), strict=True):
                 yield {"_id": name, "title": title, "text": text, "metadata": json.loads(metadata)}
 
-    def _refuse_repeated_ids(self, file: Path) -> str:
-        """Refuse an id that is used twice; returns that all are different."""
-        import pyarrow.compute as pc
-
-        if pc.count_distinct(self._ids).as_py() == len(self):
-            return "different"
-        first: dict[str, int] = {}
-        for line, record in read_passages(file):
-            if record["_id"] in first:
-                raise DataError(
-                    f"the id {record['_id']!r} is in line {first[record['_id']]} already; "
-                    "every passage needs a different id.",
-                    file,
-                    line,
-                )
-            first[record["_id"]] = line
-        raise DataError("the file has changed while it was read; run the command again.", file)
-
-
-def _digest(texts: Iterable[str]) -> str:
-    digest = hashlib.sha256()
-    for text in texts:
-        digest.update(text.encode())
-    return digest.hexdigest()
-
 
 def corpus_file(path: str | Path) -> Path:
     return Path(path) / "corpus.jsonl" if Path(path).is_dir() else Path(path)
-
-
-def _as_passages(rows: dict[str, list[str]]) -> list[Passage]:
-    return list(map(Passage, rows["_id"], rows["text"], rows["title"]))

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from grls.data.inputs.tables import CORPUS_FORM, in_layout
-from grls.errors import DataError, WriteError
+from grls.data.types import Passage
+from grls.errors import DataError
 from grls.io.files import atomic_folder, read_json, sha256, write_json
 from grls.io.jsonl import object_of, read_jsonl, string_of
 
@@ -34,39 +35,9 @@ IN_MEMORY_BYTES = 256 * 2**20
 """The largest file whose table is in memory."""
 
 _CACHE = "cache.json"
-_FACTS = "facts.json"
 
-
-class CachedFacts:
-    """Facts of a cached corpus that take long to find: stored with its Arrow file, and valid for it alone.
-
-    Those of a corpus in memory (no folder) are not stored.
-    """
-
-    def __init__(self, folder: Path | None = None):
-        self._file = None if folder is None else folder / _FACTS
-        self._sum = None if folder is None else read_json(folder / _CACHE)["sha256"]
-
-    def get(self, name: str, find: Callable[[], str]) -> str:
-        """A fact by its name, which is found once."""
-        if self._file is None:
-            return find()
-        known = self._read(self._file)
-        if isinstance(known.get(name), str):
-            return str(known[name])
-        value = find()
-        with contextlib.suppress(WriteError):  # a cache that cannot be written
-            write_json(self._file, {**self._read(self._file), name: value})
-        return value
-
-    def _read(self, file: Path) -> dict[str, Any]:
-        try:
-            known = read_json(file)
-        except DataError:
-            known = None
-        valid = isinstance(known, dict) and known.get("sha256") == self._sum
-        facts: dict[str, Any] = known if valid else {"sha256": self._sum}
-        return facts
+Facts = dict[str, str]
+"""What takes long to find in a table: the fingerprints of its ``texts`` and its ``metadata``."""
 
 
 class PassageTable:
@@ -118,14 +89,90 @@ def cache_folder() -> Path:
     return Path(os.environ.get("HF_DATASETS_CACHE") or Path(HF_HOME) / "datasets") / "grls"
 
 
-def read_table(file: Path) -> tuple[PassageTable, CachedFacts]:
+def read_table(file: Path) -> tuple[PassageTable, Facts]:
+    """The passages of a file, whose ids differ; the table of a large file, and its facts, are in the cache.
+
+    It is written again if the file or the Arrow file has changed. The state of the file includes its inode
+    and the time of its last status change, which a copy does not keep. The checksum covers every byte of the
+    Arrow file, because damage would change texts or end the process.
+    """
     import pyarrow as pa
 
-    batches = _passage_batches(file)
-    if file.stat().st_size <= IN_MEMORY_BYTES:
-        return PassageTable(pa.Table.from_batches(batches, schema())), CachedFacts()
-    arrow = _cached_arrow(file, batches)
-    return PassageTable(arrow), CachedFacts(arrow.parent)
+    stat = file.stat()
+    if stat.st_size <= IN_MEMORY_BYTES:
+        table = PassageTable(pa.Table.from_batches(_passage_batches(file), schema()))
+        _refuse_repeated_ids(table, file)
+        return table, {}
+    path = str(file.resolve())
+    state = [path, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+    folder = cache_folder() / hashlib.sha256(path.encode()).hexdigest()[:32]
+    arrow = folder / "corpus.arrow"
+    with contextlib.suppress(DataError, OSError, LookupError, TypeError):  # there is no complete cache
+        known = read_json(folder / _CACHE)
+        if known["state"] == state and known["sha256"] == sha256(arrow):
+            return PassageTable(arrow), known["facts"]
+    with atomic_folder(folder, "") as new:
+        with (
+            pa.OSFile(os.fspath(new / arrow.name), "wb") as sink,
+            pa.ipc.new_stream(sink, schema()) as writer,
+        ):
+            for batch in _passage_batches(file):
+                writer.write_batch(batch)
+        table = PassageTable(new / arrow.name)
+        _refuse_repeated_ids(table, file)
+        facts = {"texts": texts_fingerprint(table), "metadata": metadata_fingerprint(table)}
+        write_json(new / _CACHE, {"state": state, "sha256": sha256(new / arrow.name), "facts": facts})
+    return PassageTable(arrow), facts
+
+
+def _refuse_repeated_ids(table: PassageTable, file: Path) -> None:
+    import pyarrow.compute as pc
+
+    if pc.count_distinct(table.data.column("_id")).as_py() == len(table):
+        return
+    first: dict[str, int] = {}
+    for line, record in read_passages(file):
+        if record["_id"] in first:
+            raise DataError(
+                f"the id {record['_id']!r} is in line {first[record['_id']]} already; "
+                "every passage needs a different id.",
+                file,
+                line,
+            )
+        first[record["_id"]] = line
+    raise DataError("the file has changed while it was read; run the command again.", file)
+
+
+def passage_batches(table: PassageTable, size: int = BATCH) -> Iterator[list[Passage]]:
+    """All passages in order, ``size`` at a time."""
+    for start in range(0, len(table), size):
+        yield as_passages(table[start : start + size])
+
+
+def as_passages(rows: dict[str, list[str]]) -> list[Passage]:
+    return list(map(Passage, rows["_id"], rows["text"], rows["title"]))
+
+
+def metadata_texts(table: PassageTable) -> Iterator[list[str]]:
+    """The metadata of all passages as JSON texts, in batches."""
+    column = table.data.column("metadata")
+    for start in range(0, len(table), BATCH):
+        yield column.slice(start, BATCH).to_pylist()
+
+
+def texts_fingerprint(table: PassageTable) -> str:
+    return _digest(json.dumps(batch, ensure_ascii=False) for batch in passage_batches(table))
+
+
+def metadata_fingerprint(table: PassageTable) -> str:
+    return _digest(map(json.dumps, metadata_texts(table)))
+
+
+def _digest(texts: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(text.encode())
+    return digest.hexdigest()
 
 
 def table_of(rows: Sequence[tuple[str, ...]]) -> PassageTable:
@@ -183,35 +230,3 @@ def arrow_numbers(numbers: Sequence[int]) -> pa.Int64Array:
 
     values = np.asarray(numbers, dtype=np.int64)
     return pa.Int64Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
-
-
-def _cached_arrow(file: Path, batches: Iterator[pa.RecordBatch]) -> Path:
-    """An Arrow file with the passages of ``file``; it is written again if either file has changed.
-
-    The state of ``file`` includes its inode and the time of its last status change, which a copy does not
-    keep. The checksum covers every byte of the Arrow file, because damage would change texts or end the
-    process.
-    """
-    import pyarrow as pa
-
-    stat = file.stat()
-    path = str(file.resolve())
-    state = [path, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
-    name = hashlib.sha256(path.encode()).hexdigest()[:32]
-    folder = cache_folder() / name
-    arrow = folder / "corpus.arrow"
-    try:
-        known = read_json(folder / _CACHE)
-        if isinstance(known, dict) and known.get("state") == state and known.get("sha256") == sha256(arrow):
-            return arrow
-    except (DataError, OSError):
-        pass  # there is no complete Arrow file of the corpus in this state
-    with atomic_folder(folder, "") as new:
-        with (
-            pa.OSFile(os.fspath(new / arrow.name), "wb") as sink,
-            pa.ipc.new_stream(sink, schema()) as writer,
-        ):
-            for batch in batches:
-                writer.write_batch(batch)
-        write_json(new / _CACHE, {"state": state, "sha256": sha256(new / arrow.name)})
-    return arrow

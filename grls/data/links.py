@@ -44,8 +44,9 @@ from grls.data.types import Passage
 from grls.data.words import plain_words
 from grls.errors import DataError, GrlsError, Option
 from grls.io.arguments import short_repr
-from grls.io.files import atomic_folder, read_json, sha256, write_json
+from grls.io.files import atomic_folder, read_json
 from grls.io.progress import Progress, counted
+from grls.io.seal import changed, seal
 
 log = logging.getLogger(__name__)
 
@@ -394,12 +395,10 @@ def _kept_table(folder: Path) -> Table | None:
     """The table in a folder, mapped into memory; None: there is none, or it is damaged."""
     try:
         manifest = read_json(folder / _MANIFEST)
-        files = {name: folder / f"{name}.npy" for name in _COLUMNS}
-        sums = {name: sha256(file) for name, file in files.items()}
-        if manifest != {"table": folder.name, "sha256": sums}:
+        if manifest["table"] != folder.name or changed(folder / _MANIFEST, manifest):
             return None
-        return {name: np.load(file, mmap_mode="r").view(np.ndarray) for name, file in files.items()}
-    except (DataError, OSError, ValueError):
+        return {name: np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray) for name in _COLUMNS}
+    except (DataError, LookupError, OSError, TypeError, ValueError):
         return None
 
 
@@ -409,8 +408,7 @@ def _keep(table: Table, folder: Path) -> None:
         with atomic_folder(folder, "") as new:
             for name, values in table.items():
                 np.save(new / f"{name}.npy", values, allow_pickle=False)
-            sums = {name: sha256(new / f"{name}.npy") for name in table}
-            write_json(new / _MANIFEST, {"table": folder.name, "sha256": sums})
+            seal(new / _MANIFEST, {"table": folder.name})
         made = sorted(folder.parent.glob("[!.]*"), key=lambda other: other.stat().st_mtime)
         for old in made[:-_KEPT]:
             shutil.rmtree(old, ignore_errors=True)

@@ -10,7 +10,6 @@ are computed at the beginning.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -397,44 +396,16 @@ class PartFiles(NamedTuple):
 
 
 class ServedPart:
-    """A part in an actor of Ray, which answers messages."""
+    """A part in an actor of Ray."""
 
     def __init__(self, folder: str, numbers: str):
-        try:
-            self._part = RangePart(load_index(folder, verify=False), map_array(Path(numbers)))
-            self._facts = packed({"facts": facts_of(self._part)._asdict()}, ())
-        except (GrlsError, OSError, ValueError) as error:
-            self._facts = packed({"error": str(error)}, ())
+        self._part = RangePart(load_index(folder, verify=False), map_array(Path(numbers)))
 
-    def facts(self) -> bytes:
-        """A message with its size, or why it cannot be opened."""
-        return self._facts
+    def facts(self) -> Facts:
+        return facts_of(self._part)
 
-    def answer(self, message: bytes) -> bytes:
-        head, arrays = unpacked(message)
-        try:
-            return packed({}, answer(self._part, head["question"], arrays))
-        except GrlsError as error:
-            return packed({"error": error.text}, ())
-
-
-def packed(head: dict[str, Any], arrays: Arrays) -> bytes:
-    """A message: a line of JSON and the bytes of its arrays, so that nothing is unpickled."""
-    integers = [np.ascontiguousarray(array, dtype=np.int64) for array in arrays]
-    line = json.dumps({**head, "lengths": [len(array) for array in integers]})
-    return b"\n".join([line.encode(), b"".join(array.tobytes() for array in integers)])
-
-
-def unpacked(message: bytes) -> tuple[dict[str, Any], list[Array]]:
-    line, _, body = message.partition(b"\n")
-    head = json.loads(line)
-    if "error" in head:
-        raise IndexFormatError(head["error"])
-    arrays, start = [], 0
-    for length in head.pop("lengths"):
-        arrays.append(np.frombuffer(body, dtype=np.int64, count=length, offset=start))
-        start += 8 * length
-    return head, arrays
+    def answer(self, question: str, arrays: Arrays) -> list[Array]:
+        return answer(self._part, question, arrays)
 
 
 class PartsOnRay(IndexParts):
@@ -454,16 +425,14 @@ class PartsOnRay(IndexParts):
                 for folder, numbers in files
             ]
             replies = [actor.facts.remote() for actor in self._actors]
-            heads = [self._received(part, reply)[0] for part, reply in enumerate(replies)]
+            self.facts = [self._received(part, reply) for part, reply in enumerate(replies)]
         except BaseException:
             self._stack.close()
             raise
-        self.facts = [Facts(**head["facts"]) for head in heads]
 
     def ask(self, question: str, arrays: Mapping[int, Arrays]) -> dict[int, list[Array]]:
-        messages = {part: packed({"question": question}, own) for part, own in arrays.items()}
-        replies = {part: self._actors[part].answer.remote(sent) for part, sent in messages.items()}
-        return {part: self._received(part, reply)[1] for part, reply in replies.items()}
+        replies = {part: self._actors[part].answer.remote(question, [*own]) for part, own in arrays.items()}
+        return {part: self._received(part, reply) for part, reply in replies.items()}
 
     def close(self) -> None:
         import ray
@@ -472,13 +441,16 @@ class PartsOnRay(IndexParts):
             ray.kill(actor)
         self._stack.close()
 
-    def _received(self, part: int, reply: Any) -> tuple[dict[str, Any], list[Array]]:
+    def _received(self, part: int, reply: Any) -> Any:
         import ray
         from ray.exceptions import RayError
 
         try:
-            return unpacked(ray.get(reply))
-        except RayError:
+            return ray.get(reply)
+        except RayError as error:
+            cause = getattr(error, "cause", None)  # what the actor raised
+            if isinstance(cause, GrlsError):
+                raise cause from None
             raise ConfigError(
                 f"the actor of part {part} of the index has ended (its machine is gone, or for lack of "
                 "memory): open the retriever again."
