@@ -19,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.data.where import Expression, FieldComparison, Mask
+from grls.errors import ConfigError
+from grls.io.arguments import short_repr
 
 if TYPE_CHECKING:
     from grls.data.corpus_table import PassageTable
@@ -54,24 +56,6 @@ class FieldColumn(NamedTuple):
         return self.codes.nbytes + sum(8 + sys.getsizeof(value) for value in self.values)
 
 
-class UnknownFieldError(LookupError):
-    """No passage has a field; ``known``: the names of all fields, sorted."""
-
-    def __init__(self, field: str, known: list[str]):
-        super().__init__(field)
-        self.field = field
-        self.known = known
-
-
-class IncomparableError(LookupError):
-    """No value of a field, such as ``example``, is above or below that of a comparison."""
-
-    def __init__(self, comparison: FieldComparison, example: Any):
-        super().__init__(comparison.field)
-        self.comparison = comparison
-        self.example = example
-
-
 class MetadataColumns:
     def __init__(self, table: PassageTable, most: int = MOST_BYTES):
         self._table = table
@@ -85,8 +69,11 @@ class MetadataColumns:
         """Locks do not travel to another process, nor what can be read again."""
         return MetadataColumns, (self._table, self._most)
 
-    def allowed(self, expression: Expression) -> npt.NDArray[np.int64]:
-        """Ascending numbers of the passages for which a filter holds."""
+    def allowed(self, expression: Expression, source: str = "corpus") -> npt.NDArray[np.int64]:
+        """Ascending numbers of the passages for which a filter holds.
+
+        Refuses (ConfigError) a field that no passage has, and an order that no value of a field can have.
+        """
         bits = self._cache.get(expression)
         if bits is None:
             with self._reading:  # one thread reads, the others find the result in the cache
@@ -95,7 +82,7 @@ class MetadataColumns:
                     # Comparisons that have met no value that they compare with -> one that they have met.
                     unlike: dict[FieldComparison, Any] = dict.fromkeys(expression.comparisons())
                     names = list(dict.fromkeys(comparison.field for comparison in unlike))
-                    columns = self._columns(names)
+                    columns = self._columns(names, source)
                     masks = [np.empty(0, dtype=bool)]
                     for part in self._parts(names) if columns is None else [columns]:
                         masks.append(part_mask(expression, part))
@@ -107,7 +94,7 @@ class MetadataColumns:
                                 unlike[comparison] = values[0]
                     for comparison, example in unlike.items():
                         if example is not None:
-                            raise IncomparableError(comparison, example)
+                            raise _incomparable(comparison, example, source)
                     bits = np.packbits(np.concatenate(masks))
                     self._cache.put(expression, bits, bits.nbytes + _FILTER_BYTES)
         return np.flatnonzero(np.unpackbits(bits, count=len(self._table)))
@@ -123,7 +110,7 @@ class MetadataColumns:
             longer._keep(columns)
         return longer
 
-    def _columns(self, names: list[str]) -> dict[str, FieldColumn] | None:
+    def _columns(self, names: list[str], source: str) -> dict[str, FieldColumn] | None:
         """None if a field is too large for a column."""
         columns = {name: self._cache.get(name) for name in names}
         missing = [name for name in names if columns[name] is None]
@@ -134,7 +121,9 @@ class MetadataColumns:
             columns.update(read)
         for name in missing:
             if name not in (self._fields or ()):
-                raise UnknownFieldError(name, sorted(self._fields or ()))
+                there = f"the fields are {', '.join(sorted(self._fields or ()))}"
+                known = there if self._fields else "there is no metadata"
+                raise ConfigError(f"no passage of {source} has the metadata field {name!r}: {known}.")
         return None if None in columns.values() else columns
 
     def _parts(self, names: list[str]) -> Iterator[dict[str, FieldColumn]]:
@@ -167,6 +156,20 @@ class MetadataColumns:
             encoded = texts.slice(first, _ROWS).combine_chunks().dictionary_encode()
             rows = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
             yield [json.loads(text) for text in encoded.dictionary.to_pylist()], rows
+
+
+def _incomparable(comparison: FieldComparison, value: Any, source: str) -> ConfigError:
+    begin, text = f"{comparison.field}{comparison.operator}", comparison.values[0].text
+    example = value[0] if isinstance(value, list) else value
+    remedy = "such values have no order; use = or !="
+    if isinstance(example, str):
+        remedy = f"quote the value, which is text then: {begin}'{text}'"
+    elif isinstance(example, int | float) and not isinstance(example, bool):
+        remedy = f"give a number without quotes, as in {begin}{example}"
+    return ConfigError(
+        f"the filter {begin}{text} can hold for no passage of {source}: the field has values such as "
+        f"{short_repr(example)}, which are neither above nor below {text}; {remedy}."
+    )
 
 
 def part_mask(expression: Expression, columns: Mapping[str, FieldColumn]) -> Mask:

@@ -54,7 +54,6 @@ _INLINE = {
 _MARKUP = (_PARAGRAPHS | _LINES | _INLINE) - {"main", "form", "address", "dialog", "option"}
 """A tag in Markdown is one of these or has an attribute; others are words, such as ``List<String>``."""
 _TAG = re.compile(r"</?([a-zA-Z][^\s<>/]*+)[^<>]*+>")
-_TAG_OF_LINE = re.compile(r"\s*<[a-zA-Z]\w*(?=[\s>])")
 _ENDED = re.compile(r"<(script|style|svg)\b.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
 _VISIBLE = re.compile(r"\S")
 _WIKI = re.compile(r"(!?)\[\[([^\[\]|\n]+)(?:\|([^\[\]\n]*))?\]\]")
@@ -438,10 +437,10 @@ def markdown_document(name: str, text: str) -> Document:
         if token.map is not None and token.nesting >= 0:
             token.attrSet("data-line", str(token.map[0] + 1))
             if token.type == "html_block":
-                token.content = _html_of_markdown(token.content, token.map[0] + 1)
+                token.content = f'<p data-line="{token.map[0] + 1}"></p>{_markup(token.content)}'
         for part in token.children or ():
             if part.type == "html_inline":
-                part.content = _TAG.sub(_tag_of_markdown, part.content)
+                part.content = _markup(part.content)
     page = _Page(markdown=True)
     page.feed(markdown.renderer.render(tokens, markdown.options, {}))
     titled = _FRONT_TITLE.search(front[1]) if front is not None else None
@@ -451,17 +450,12 @@ def markdown_document(name: str, text: str) -> Document:
 _DEEPEST = 100  # blocks within blocks of Markdown; a list and its item are two
 
 
-def _html_of_markdown(text: str, line: int) -> str:
-    """A block of HTML in Markdown without drawings and scripts, with the numbers of its lines."""
-    text = _ENDED.sub(lambda found: "\n" * found[0].count("\n"), text)
+def _markup(text: str) -> str:
+    """HTML in Markdown, without drawings and scripts."""
+    text = _ENDED.sub("", text)
     if "-->" not in text[text.rfind("<!--") :]:
         text = text.replace("<!--", "&lt;!--")
-    lines = _TAG.sub(_tag_of_markdown, text).split("\n")
-    numbered = [
-        _TAG_OF_LINE.sub(rf'\g<0> data-line="{number}"', each, count=1)
-        for number, each in enumerate(lines, line)
-    ]
-    return f'<p data-line="{line}"></p>' + "\n".join(numbered)
+    return _TAG.sub(_tag_of_markdown, text)
 
 
 def _tag_of_markdown(tag: re.Match[str]) -> str:
@@ -473,22 +467,12 @@ def _tag_of_markdown(tag: re.Match[str]) -> str:
 
 
 def html_document(name: str, text: str) -> Document:
-    text = _without_endless(text)
     page = _Page()
     page.feed(text)
     if page.skipped:  # an element that never ends: nothing is left out, then
         page = _Page(skip=frozenset({"script", "style"}))
         page.feed(text)
     return page.document(name)
-
-
-def _without_endless(text: str) -> str:
-    """A page without beginnings of scripts, titles and comments that never end, for these take the rest."""
-    for tag in _WHOLE:
-        end = max((found.end() for found in re.finditer(rf"</{tag}\s*>", text, re.IGNORECASE)), default=0)
-        text = text[:end] + re.sub(rf"<{tag}\b[^>]*>", "", text[end:], flags=re.IGNORECASE)
-    end = text.rfind("-->") + 1
-    return text[:end] + text[end:].replace("<!--", "")
 
 
 def _read_pdf(file: Path, name: str) -> Document:
@@ -550,7 +534,6 @@ class _Page(HTMLParser):
         self._links: list[WrittenLink] = []
         self._anchors: dict[str, int] = {}
         self._places: list[tuple[int, int]] = []
-        self._slugs: Counter[str] = Counter()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = {name: value or "" for name, value in attrs}
@@ -620,10 +603,7 @@ class _Page(HTMLParser):
         self._text[part:] = [words]
         self._headings.append(Heading(begin, self._size, level))
         if self._markdown:
-            name = slug(words)
-            again = f"{name}-{self._slugs[name]}" if self._slugs[name] else name
-            self._anchors.setdefault(again, begin)
-            self._slugs[name] += 1
+            self._anchors.setdefault(slug(words), begin)
 
     def handle_data(self, data: str) -> None:
         if self.skipped:

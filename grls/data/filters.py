@@ -16,13 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from grls.data.columns import IncomparableError, UnknownFieldError
 from grls.data.corpus import Corpus
 from grls.data.filter_options import FilterOptions
 from grls.data.types import Query
 from grls.data.where import Expression, parse_filter
 from grls.errors import ConfigError, DataError
-from grls.io.arguments import short_repr
 from grls.io.files import named_lines
 from grls.io.progress import counted
 
@@ -68,26 +66,7 @@ class Where(Filter):
     expression: Expression
 
     def numbers(self, corpus: Corpus) -> Numbers:
-        try:
-            return corpus.columns.allowed(self.expression)
-        except UnknownFieldError as error:
-            known = f"the fields are {', '.join(error.known)}" if error.known else "there is no metadata"
-            raise ConfigError(
-                f"no passage of {corpus.source} has the metadata field {error.field!r}: {known}."
-            ) from None
-        except IncomparableError as error:
-            comparison = error.comparison
-            begin, text = f"{comparison.field}{comparison.operator}", comparison.values[0].text
-            example = error.example[0] if isinstance(error.example, list) else error.example
-            remedy = "such values have no order; use = or !="
-            if isinstance(example, str):
-                remedy = f"quote the value, which is text then: {begin}'{text}'"
-            elif isinstance(example, int | float) and not isinstance(example, bool):
-                remedy = f"give a number without quotes, as in {begin}{example}"
-            raise ConfigError(
-                f"the filter {begin}{text} can hold for no passage of {corpus.source}: the field has values "
-                f"such as {short_repr(example)}, which are neither above nor below {text}; {remedy}."
-            ) from None
+        return corpus.columns.allowed(self.expression, corpus.source)
 
 
 @dataclass(frozen=True)

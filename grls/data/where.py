@@ -7,11 +7,10 @@ The grammar, loosest binding first::
     part       = "not" part | "(" filter ")" | comparison
     comparison = field ("=" | "!=") value { "|" value }
                | field ("<" | "<=" | ">" | ">=") value
-               | field ["not"] "in" "(" value { "," value } ")"
 
-A field or a value is a word. If it holds white space or one of ``( ) | , = < > ! " '``, it must be a text in
-single or double quotes, where a backslash escapes the next character. The words ``and``, ``or``, ``not``,
-``in`` are lower-case.
+A field or a value is a word. If it holds white space or one of ``( ) | = < > ! " '``, it must be a text in
+single or double quotes, where a backslash escapes the next character. The words ``and``, ``or``, ``not`` are
+lower-case.
 
 How values compare:
 
@@ -20,9 +19,9 @@ How values compare:
 - ``true`` and ``false`` equal the truth values of JSON.
 - Everything else, and every quoted value, is text, in the order of its characters.
 - An order that no passage can have is refused, such as that of a number and a field of texts alone.
-- For a list, the comparison must hold for any element; with ``!=`` and ``not in``, no element may be equal.
-- If a field is missing or null, no comparison holds, ``!=`` and ``not in`` included. So a bare ``null`` is
-  refused as a value.
+- For a list, the comparison must hold for any element; with ``!=``, no element may be equal.
+- If a field is missing or null, no comparison holds, not even ``!=``. So a bare ``null`` is refused as a
+  value.
 - ``true``, ``false``, ``nan``, ``inf`` and ``infinity`` have no order, so they are refused after ``<``,
   ``<=``, ``>`` and ``>=``. In quotes they are ordinary text.
 
@@ -49,8 +48,8 @@ DEPTH = 50
 
 _TOKEN = re.compile(
     r"""(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
-    r"""|(?P<sign><=|>=|!=|=|<|>|\(|\)|\||,)"""
-    r"""|(?P<word>[^\s()|,=<>!"'][^\s()|,=<>!]*)""",
+    r"""|(?P<sign><=|>=|!=|=|<|>|\(|\)|\|)"""
+    r"""|(?P<word>[^\s()|=<>!"'][^\s()|=<>!]*)""",
     re.DOTALL,
 )
 _NUMBER = re.compile(r"[+-]?[0-9]+(?P<part>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?)")
@@ -59,7 +58,7 @@ _LIKE_A_NUMBER = re.compile(r"[+\-\u2212]?\.?\d[\d.,_]*(?:[eE][+-]?\d*)?")
 _UNORDERED = re.compile(r"true|false|[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 """Words that their writer does not mean as text, and that have no order."""
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_WORDS = ("and", "or", "not", "in")
+_WORDS = ("and", "or", "not")
 
 Mask = npt.NDArray[np.bool_]
 """``[n]``: whether a filter holds for each passage."""
@@ -224,37 +223,24 @@ class _Parser:
         if self._is("(", "sign"):
             self._next()
             expression = self.joined("or", depth + 1)
-            self._take(")", "')', 'and' or 'or'")
+            if not self._is(")", "sign"):
+                raise self.error("')', 'and' or 'or'")
+            self._next()
             return expression
         return self._comparison()
 
     def _comparison(self) -> FieldComparison:
         field = self._value("a field, 'not' or '('", names=True).text
-        negated = self._is("not")
-        if negated:
-            self._next()
-        if negated or self._is("in"):
-            if not self._is("in"):
-                raise self.error("'in'")
-            self._next()
-            self._take("(", "'('")
-            values = self._values(",")
-            self._take(")", "',' or ')'")
-            return FieldComparison(field, "!=" if negated else "=", values)
         operator = self.token.text
-        if self.token.kind != "sign" or operator in "()|,":
-            raise self.error("one of = != < <= > >=, or 'in'")
+        if self.token.kind != "sign" or operator in "()|":
+            raise self.error("one of = != < <= > >=")
         self._next()
-        if operator not in ("=", "!="):
-            return FieldComparison(field, operator, (self._value("a value", ordered=True),))
-        return FieldComparison(field, operator, self._values("|"))
-
-    def _values(self, between: str) -> tuple[FilterValue, ...]:
-        values = [self._value("a value")]
-        while self._is(between, "sign"):
+        ordered = operator not in ("=", "!=")
+        values = [self._value("a value", ordered=ordered)]
+        while self._is("|", "sign") and not ordered:
             self._next()
             values.append(self._value("a value"))
-        return tuple(values)
+        return FieldComparison(field, operator, tuple(values))
 
     def _value(self, expected: str, names: bool = False, ordered: bool = False) -> FilterValue:
         token = self.token
@@ -280,11 +266,6 @@ class _Parser:
 
     def _is(self, text: str, kind: str = "word") -> bool:
         return self.token.kind == kind and self.token.text == text
-
-    def _take(self, sign: str, expected: str) -> None:
-        if not self._is(sign, "sign"):
-            raise self.error(expected)
-        self._next()
 
     def _next(self) -> None:
         self.token = next(self._tokens)
