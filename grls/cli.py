@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import Parameter, isclass, signature
@@ -37,7 +37,7 @@ from grls.io.option_errors import (
     usage,
 )
 from grls.io.progress import showing, wait_asleep_if_busy
-from grls.io.recipes import load_plugins, with_recipes
+from grls.io.recipes import with_recipes
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
@@ -49,15 +49,15 @@ class Verb:
 
     Args:
         summary: A line for the help.
-        target: ``module:function``; a module without a package is in ``grls.commands``; or the function of a
-            plugin. Empty: the verb needs one of its ``names``.
+        target: ``module:function``; a module without a package is in ``grls.commands``. Empty: the verb needs
+            one of its ``names``.
         names: Names that may follow the verb, each with its command.
         training: It trains a stage, whose options are the class ``target``; Lightning handles SIGTERM.
         example: A command for the help.
     """
 
     summary: str
-    target: str | Callable[..., Any] = ""
+    target: str = ""
     names: Mapping[str, Verb] = field(default_factory=dict)
     training: bool = False
     example: str = ""
@@ -263,32 +263,12 @@ def _without_target(words: list[str], verb: Verb | None, names: list[str], rest:
     if verb is None:
         return _unknown(words)
     prog = " ".join(["grls", *names])
-    if names == ["prepare"]:
-        try:
-            verb = _with_plugins(verb)
-        except ConfigError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 2
-        if rest and rest[0] in verb.names:
-            Command(verb.names[rest[0]], f"{prog} {rest[0]}").run(with_recipes(rest[1:]))
-            return 0
     wants_help = bool(rest) and rest[0] in ("-h", "--help")
     if rest and not wants_help:
         return _unknown([*names, *rest], len(names), verb)
     file = sys.stdout if wants_help else sys.stderr
     print(_usage(prog, "NAME", verb.names, verb.summary), end="", file=file)
     return 0 if wants_help else 2
-
-
-def _with_plugins(prepare: Verb) -> Verb:
-    """``grls prepare`` with the data sets of plugins, which are imported for an unknown name."""
-    from grls.data.preparers import PREPARERS
-
-    load_plugins()
-    if repeated := sorted(PREPARERS.keys() & prepare.names.keys()):
-        raise ConfigError(f"a plugin registers the data set {repeated[0]!r}, a name of grls: choose another.")
-    plugins = {name: Verb(summary, function) for name, (function, summary) in PREPARERS.items()}
-    return replace(prepare, names={**prepare.names, **plugins})
 
 
 def _usage(prog: str, word: str, verbs: Mapping[str, Verb], summary: str = "") -> str:
@@ -318,8 +298,6 @@ class Command:
     @property
     def function(self) -> Callable[..., Any]:
         """The function that the command runs."""
-        if callable(self.verb.target):
-            return self.verb.target
         module, _, name = self.verb.target.partition(":")
         module = module if "." in module else f"grls.commands.{module}"
         try:

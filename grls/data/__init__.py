@@ -8,6 +8,5 @@ the turn markers of a chat). ``words`` splits texts into words (``language`` gue
 are what a generator writes in place of whole passages; ``documents`` cuts files into passages; ``links`` says
 which passage names which. ``filters`` says which passages a query may find (``filter_options``: the options
 of a command), and ``where`` reads a filter that is written as text. ``inputs/`` makes passages, queries and
-judgements of Python objects, ``hub_data`` makes a folder of a data set of the hub, and ``preparers`` are
-functions of plugins that prepare data sets.
+judgements of Python objects, and ``hub_data`` makes a folder of a data set of the hub.
 """

@@ -117,7 +117,7 @@ logger = logging.getLogger(__name__)
 
 
 def load_plugins() -> None:
-    """Import the modules that add kinds, index backends, measures and data sets.
+    """Import the modules that add kinds, index backends and measures.
 
     ``GRLS_PLUGINS`` names modules, with commas between them; an installed package has an entry point of the
     group ``grls.plugins``. If such a package cannot be imported, a warning says so. Plugins are imported

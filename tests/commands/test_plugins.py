@@ -11,8 +11,6 @@ from fixture_types import Capsys, Patch
 from small_data import small_retriever, write_small
 
 from grls.cli import main
-from grls.data.corpus import Corpus
-from grls.data.preparers import PREPARERS, register_preparer
 from grls.errors import ConfigError
 from grls.index.registry import BACKENDS, check_backend
 from grls.io import recipes
@@ -47,30 +45,6 @@ class Plain(FlatIndex):
 
 register_backend(Plain)
 """
-PREPARER = """
-from pathlib import Path
-from data_prep import common
-from grls.data.preparers import register_preparer
-from grls.data.types import Query
-
-def prepare(raw: Path, out: Path, count: int = 3) -> None:
-    \"\"\"Prepare the counts.
-
-    Args:
-        raw: A file with a text.
-        out: Folder to write.
-        count: Number of passages.
-    \"\"\"
-    pool = common.PassagePool()
-    texts = [f"{raw.read_text()} {n}" for n in range(count)]
-    for text in texts:
-        pool.add(text)
-    queries = [Query(f"q{n}", f"which {n} ?", pool.finder()([text])) for n, text in enumerate(texts)]
-    splits = {"train": queries[:1], "dev": [], "test": queries[1:]}
-    common.finish(out, common.dataset(pool.passages(), splits))
-
-register_preparer(NAME, prepare, "count -> a passage")
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -78,9 +52,9 @@ def place(tmp_path: Path, monkeypatch: Patch) -> Iterator[Path]:
     """A data set, and a module on the path; what it registers is gone afterwards."""
     write_small(tmp_path / "data")
     monkeypatch.syspath_prepend(tmp_path)
-    kinds, backends, preparers = dict(KINDS), dict(BACKENDS), dict(PREPARERS)
+    kinds, backends = dict(KINDS), dict(BACKENDS)
     yield tmp_path
-    for now, before in ((KINDS, kinds), (BACKENDS, backends), (PREPARERS, preparers)):
+    for now, before in ((KINDS, kinds), (BACKENDS, backends)):
         for added in set(now) - set(before):
             del now[added]
     sys.modules.pop("my_plugin", None)
@@ -168,35 +142,3 @@ def test_a_class_that_lacks_a_part_is_refused_when_it_is_opened(place: Path, mon
     (place / "h" / "grls.json").write_text('{"kind": "half"}')
     with pytest.raises(ConfigError, match="opened a Half without kind, corpus, describe, fingerprint, retr"):
         load_retriever(place / "h")
-
-
-def test_a_data_set_of_a_plugin_is_prepared_by_its_name(
-    place: Path, monkeypatch: Patch, capsys: Capsys
-) -> None:
-    line = ["prepare", "counts", f"--raw={place / 'raw.txt'}", f"--out={place / 'counts'}"]
-    assert main(line) == 2
-    assert "error: unknown name 'counts'" in capsys.readouterr().err
-    plugin(place, monkeypatch, PREPARER.replace("NAME", "'counts'"))
-    (place / "raw.txt").write_text("the otter")
-    assert main([*line, "--count=4"]) == 0
-    assert [passage.text for passage in Corpus.read(place / "counts")][-1].startswith("the otter")
-    assert len(Corpus.read(place / "counts")) == 4
-    capsys.readouterr()
-    assert main(["prepare", "--help"]) == 0
-    assert "  counts " in capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        main(["prepare", "counts", "--help"])
-    assert "Number of passages" in capsys.readouterr().out
-    assert main([*line, "--cuont=4"]) == 2
-    assert "--count" in capsys.readouterr().err
-
-
-def test_the_names_of_data_sets_are_taken_once(place: Path, monkeypatch: Patch, capsys: Capsys) -> None:
-    plugin(place, monkeypatch, PREPARER.replace("NAME", "'nq'"))
-    assert main(["prepare", "other"]) == 2
-    assert "a plugin registers the data set 'nq', a name of grls" in capsys.readouterr().err
-    register_preparer("mine", main, "a set")  # type: ignore[arg-type]
-    register_preparer("mine", main, "a set, again")  # type: ignore[arg-type]
-    raises(ConfigError, "the data set 'mine' is there already", register_preparer, "mine", fails, "another")
-    raises(ConfigError, "prepare must be a function, got 7", register_preparer, "other", 7, "a set")
-    raises(ConfigError, "as one word", register_preparer, "two words", main, "a set")

@@ -8,10 +8,9 @@ import pytest
 from small_data import contents as contents
 
 from data_prep import common
-from grls.cli import main
+from grls.cli import VERBS, Command, Verb, main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_qrels, read_split
-from grls.data.preparers import PREPARERS, Preparer
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -53,7 +52,8 @@ def prepared(prepare, out: Path, **options: object):
 
 def run(prepare, *args: object) -> int:
     """The exit code of ``grls prepare`` with a function as the data set."""
-    with patch.dict(PREPARERS, made=Preparer(prepare, "")):
+    made = patch.dict(VERBS["prepare"].names, made=Verb("", "made"))
+    with made, patch.object(Command, "function", staticmethod(prepare)):
         return main(["prepare", "made", *map(str, args)])
 
 

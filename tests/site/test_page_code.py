@@ -13,7 +13,6 @@ import pytest
 from verbs import fault
 
 from grls.data.identifiers import KINDS as IDENTIFIERS
-from grls.data.preparers import PREPARERS
 from grls.evaluation.measures import REGISTERED
 from grls.index.registry import BACKENDS
 from grls.retrieve.registry import KINDS
@@ -29,7 +28,7 @@ ELSEWHERE = {
     "guides/agents.md": "tests/serve/test_tools.py",
 }
 """Pages whose Python needs models or packages -> where it is run."""
-REGISTRIES: tuple[dict[str, Any], ...] = (KINDS, BACKENDS, REGISTERED, PREPARERS, IDENTIFIERS)
+REGISTRIES: tuple[dict[str, Any], ...] = (KINDS, BACKENDS, REGISTERED, IDENTIFIERS)
 """What the examples of the pages on extending add to."""
 BLOCK = re.compile(
     r"(?<!<!-- no-run -->\n\n)^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL
