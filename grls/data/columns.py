@@ -121,9 +121,9 @@ class MetadataColumns:
             columns.update(read)
         for name in missing:
             if name not in (self._fields or ()):
-                there = f"the fields are {', '.join(sorted(self._fields or ()))}"
-                known = there if self._fields else "there is no metadata"
-                raise ConfigError(f"no passage of {source} has the metadata field {name!r}: {known}.")
+                fields = ", ".join(sorted(self._fields or ()))
+                there = f"the fields are {fields}" if fields else "there is no metadata"
+                raise ConfigError(f"no passage of {source} has the metadata field {name!r}: {there}.")
         return None if None in columns.values() else columns
 
     def _parts(self, names: list[str]) -> Iterator[dict[str, FieldColumn]]:
