@@ -60,7 +60,15 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is used first."""
     if name not in _MODULES:
         raise AttributeError(f"module 'grls' has no attribute {name!r}")
-    value = getattr(import_module(_MODULES[name]), name)
+    try:
+        value = getattr(import_module(_MODULES[name]), name)
+    except ImportError as error:
+        from grls.errors import ConfigError
+        from grls.io.ending import missing
+
+        if lacks := missing(error, f"grls.{name}"):
+            raise ConfigError(lacks) from None
+        raise
     globals()[name] = value
     return value
 

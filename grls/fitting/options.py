@@ -7,9 +7,9 @@ import re
 from typing import Any, Literal
 
 from grls.errors import ConfigError, Option
-from grls.evaluation.measures import cutoff, measure_names
 from grls.fitting.choose import Prefer
 from grls.io.arguments import Count, options
+from grls.io.ending import require
 
 AUTO, NONE = "auto", "none"  # values of a model's option: choose one; do without
 
@@ -70,6 +70,7 @@ class FitOptions:
     precision: Literal["float32", "bfloat16", "auto"] = "auto"
 
     def __post_init__(self) -> None:
+        require("train", "grls fit")
         self.seconds  # noqa: B018  refuses a budget that is no time
         if not re.fullmatch(r"auto|cpu|mps|cuda(:0)?", self.device):
             other = re.fullmatch(r"cuda:(\d+)", self.device)
@@ -84,6 +85,8 @@ class FitOptions:
 
             Endpoint(self.writer, self.writer_model).checked("writer")
         if self.measure is not None:
+            from grls.evaluation.measures import measure_names
+
             (name,) = measure_names([self.measure])
             object.__setattr__(self, "measure", name)
 
@@ -95,6 +98,8 @@ class FitOptions:
     @property
     def depth(self) -> int:
         """Passages of a query that every system ranks, and that are fused."""
+        from grls.evaluation.measures import cutoff
+
         return max(DEPTH, self.k, cutoff(self.measure or ""))
 
     @property

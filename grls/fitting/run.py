@@ -24,7 +24,7 @@ from grls.fitting.result import Fitted, write_outcome
 from grls.fitting.search import Allowance, Skipped, Stage, TimeIsUp, search_stages
 from grls.fitting.splits import TEST, TRAIN, SplitData
 from grls.fitting.stages import GATHERING, MORE, FitStages
-from grls.io.ending import quiet, require, without_warnings
+from grls.io.ending import quiet, without_warnings
 from grls.io.files import is_temporary
 from grls.io.progress import duration, give_back_freed
 from grls.tune.step import Journal
@@ -94,8 +94,6 @@ class _FitRun:
         self.candidates = self.stages.candidates
         self.progress.say("\n".join(f"  {line}" for line in self.stages.lines()))
         models = self.stages.models
-        if data.untaught is None and (models.biencoder or models.generator):
-            require("train", "grls fit with a model to train")
         made = journal.known.get("models", {})
         named = {"biencoder": models.biencoder, "generator": models.generator}
         names = {role: model.name for role, model in named.items() if model is not None}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Self
 
-import marisa_trie
 import numpy as np
 
 from grls.index.base import Allowed, Segment
@@ -100,6 +99,8 @@ class MarisaIndex(_Rebuilt):
             text = "".join(_encode_token(int(token)) for token in rows.row(r))
             for n in range(1, len(text) + 1):
                 spans.setdefault(text[:n], [r, r])[1] = r + 1
+        import marisa_trie  # of the extra models
+
         self._trie = marisa_trie.Trie(key for key in spans if key)
         number = {key: self._trie.key_id(key) if key else len(self._trie) for key in spans}
         following: list[list[int]] = [[] for _ in number]

@@ -23,7 +23,6 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from pydivsufsort import divsufsort
 
 from grls.errors import DataError, IndexFormatError
 from grls.index.files import load_arrays, refuse_other_origin
@@ -85,6 +84,8 @@ class SubstringIndex(KeyIndex):
         ranks[np.arange(len(tokens)) + np.repeat(np.arange(len(rows)), lengths)] = numbers + 1
         # The suffix array of the ranks: suffixes of their big-endian bytes that begin where a rank begins.
         width = ranks.dtype.itemsize
+        from pydivsufsort import divsufsort  # of the extra models
+
         of_bytes = np.asarray(divsufsort(ranks.astype(f">u{width}").view(np.uint8)))
         suffixes = of_bytes[of_bytes % width == 0].astype(np.int64) // width
         suffixes = suffixes[ranks[suffixes] != _SEPARATOR]

@@ -226,11 +226,17 @@ def without_warnings() -> Iterator[None]:
 
 
 EXTRAS: dict[str, tuple[str, ...]] = {
+    "eval": ("ir_measures", "pandas", "datasets", "evaluate", "jinja2"),
+    "models": (
+        *("torch", "transformers", "tokenizers", "accelerate", "safetensors", "sentence_transformers"),
+        *("faiss", "marisa_trie", "pydivsufsort", "scipy", "sklearn"),
+    ),
     "train": ("lightning", "tensorboard"),
     "lora": ("peft",),
     "qlora": ("bitsandbytes", "peft"),
     "dsp": ("dspy",),
     "releases": ("ijson",),
+    "documents": ("pypdf", "mammoth"),
     "serve": ("fastapi", "uvicorn", "prometheus_client"),
     "mcp": ("mcp",),
     "ray": ("ray",),
@@ -258,11 +264,11 @@ def needing(extra: str, feature: str) -> Iterator[None]:
         raise ConfigError(_remedy(extra, feature, EXTRAS[extra], str(error))) from None
 
 
-def missing(error: ImportError) -> str | None:
+def missing(error: ImportError, feature: str = "this") -> str | None:
     """The error line if an import failed because an extra is not installed, else None."""
     package = (error.name or "").partition(".")[0]
     extra = next((extra for extra in EXTRAS if package in _lacking(extra)), None)
-    return None if extra is None else _remedy(extra, "this", [package], "not installed")
+    return None if extra is None else _remedy(extra, feature, [package], "not installed")
 
 
 def lacking_extras() -> list[str]:

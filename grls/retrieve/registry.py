@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, MismatchError, Option, in_python, worded
 from grls.io.arguments import checked, options
+from grls.io.ending import missing
 from grls.io.files import read_json
 from grls.io.recipes import VARIABLE, load_plugins
 from grls.io.seal import FILES
@@ -167,6 +168,8 @@ def class_of(kind: Any, file: Path | None = None) -> Openable:
     try:
         return cast(Openable, getattr(import_module(module), name))
     except (ImportError, AttributeError) as error:
+        if isinstance(error, ImportError) and (lacks := missing(error, f"a retriever of the kind {kind}")):
+            raise ConfigError(lacks) from None
         raise DataError(
             f"the kind {kind!r} is {KINDS[kind]}, which cannot be imported ({error}): install the packages "
             "that it needs, or register it by its module and class.",

@@ -15,7 +15,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 from grls.data.types import Chain, Hit
 from grls.errors import ConfigError, Option
@@ -173,7 +172,7 @@ class SetSize:
     def probabilities(self, hits: Sequence[Hit]) -> Floats:
         """``[n]`` the probability that each passage of a ranking is gold."""
         scaled = (_features(hits) - self.mean) / self.scale
-        probabilities: Floats = expit(scaled @ self.weights + self.bias)
+        probabilities: Floats = np.exp(-np.logaddexp(0, -(scaled @ self.weights + self.bias)))
         return np.clip(probabilities, _LEAST, 1 - _LEAST)
 
     def cut(self, hits: Sequence[Hit]) -> Chain:
