@@ -16,7 +16,7 @@ RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM python:${PYTHON}-slim AS packages
 ARG TORCH_INDEX=
-ARG EXTRAS=serve,mcp
+ARG EXTRAS=models,serve,mcp
 COPY requirements.lock requirements.hashes /build/
 COPY --from=wheel /wheels /wheels
 RUN python -m venv /opt/grls && python -m venv /opt/uv && /opt/uv/bin/python -m pip install --no-cache-dir uv==0.13.9

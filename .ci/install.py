@@ -4,8 +4,9 @@
     python .ci/install.py dist --python all --constraint requirements.lock
 
 ``dist`` holds what ``python -m build`` wrote. In a temporary folder (about 2 GB for each Python) pip installs
-grls without extras. Then the Python of the README runs as it stands, and ``grls fit`` on a list of texts, in
-Python and as a command. Neither a model nor a hub is needed. Exit code 0: all of it ran.
+grls, which then searches, and its extra ``train``. The Python of the README runs as it stands, and
+``grls fit`` on a list of texts, in Python and as a command. Neither a model nor a hub is needed. Exit code
+0: all of it ran.
 """
 
 import argparse
@@ -35,6 +36,11 @@ TEXTS = [
         "Foxes": "bury what they cannot eat at once",
     }.items()
 ]
+BASE = f"""
+import grls
+
+assert grls.BM25({TEXTS!r}).search("who builds nests of moss?", k=1)[0].text.startswith("Wrens")
+"""
 FIT = f"""
 import grls
 
@@ -57,9 +63,13 @@ def main() -> int:
         with TemporaryDirectory(prefix="grls-install-", ignore_cleanup_errors=True) as place:
             python = environment(interpreter, Path(place, "env"))
             limits = ["--constraint", asked.constraint] if asked.constraint else []
-            for package, options in ((wheel, limits), (sdist, ["--force-reinstall", "--no-deps"])):
-                pip = (python, "-m", "pip", "install", "--quiet", *options, package)
-                subprocess.run([*map(str, pip)], check=True)
+            pip = (python, "-m", "pip", "install", "--quiet")
+            subprocess.run([*map(str, (*pip, *limits, wheel))], check=True)
+            subprocess.run([str(python), "-c", BASE], check=True)
+            subprocess.run([*map(str, (*pip, *limits, f"{wheel}[train]"))], check=True)
+            for package in (wheel, sdist):
+                alone = (*pip, "--force-reinstall", "--no-deps", package)
+                subprocess.run([*map(str, alone)], check=True)
                 runs(python, Path(place, package.suffix[1:]))
                 print(f"{package.name} by {interpreter}: installed, searched and fitted", flush=True)
     return 0

@@ -57,6 +57,7 @@ SLOW = (
     "wheel/test_search_alone.py::test_runs_are_made_and_evaluated",
     "wheel/test_search_alone.py::test_the_readme_runs",
     "wheel/test_wheel.py::test_a_user_s_program_is_type_checked",
+    "wheel/test_resolve.py",
 )
 """Tests that `make test` leaves out, by the beginnings of their names. They start processes or train; what
 they show is shown of another kind by a quicker one. `make test-all` runs them."""

@@ -55,6 +55,7 @@ class Generator:
 
     @checked
     def __init__(self, name: str | Path, layers: Count | None = None):
+        require("models", "a generator")
         self._model = find_writer(str(name))
         if layers is not None and not self._model.causal:
             raise ConfigError(f"layers is for causal language models, and {name} is an encoder-decoder.")
@@ -260,6 +261,7 @@ class BiEncoder:
         max_tokens: Count | None = None,
         similarity: Similarity | None = None,
     ):
+        require("models", "a bi-encoder")
         find_encoder(str(name))
         self.name = str(name)
         self.kind: Kind = kind

@@ -33,3 +33,11 @@ def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     made = Environment(tmp_path_factory.mktemp("core") / "env")
     made.install(wheel)
     return made
+
+
+@pytest.fixture(scope="session")
+def models(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """``pip install "grls[models,eval]"``."""
+    made = Environment(tmp_path_factory.mktemp("models") / "env")
+    made.install(wheel, "models", "eval")
+    return made
