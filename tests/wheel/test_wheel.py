@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from installed_packages import Environment, metadata_of
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import grls
 from grls.io.ending import EXTRAS
@@ -118,7 +119,7 @@ def test_the_extras_are_those_that_errors_name(metadata: Distribution) -> None:
     for extra, packages in EXTRAS.items():
         brought = _brought(needs, extra)
         for package in packages:
-            names = {name.lower() for name in owners.get(package, [package])}
+            names = {canonicalize_name(name) for name in owners.get(package, [package])}
             assert names & {*brought}, (extra, package)
             assert not names & {*core}
 
