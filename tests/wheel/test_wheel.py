@@ -113,7 +113,7 @@ def test_the_metadata(metadata: Distribution) -> None:
 def test_the_extras_are_those_that_errors_name(metadata: Distribution) -> None:
     """Each package of ``grls.io.ending`` is in its extra, and in nothing that a search needs."""
     needs = [Requirement(text.lower()) for text in metadata.requires or ()]
-    core = [need.name for need in needs if need.marker is None]
+    core = [canonicalize_name(need.name) for need in needs if need.marker is None]
     owners = packages_distributions()
     assert {*EXTRAS} < {*metadata.metadata.get_all("Provides-Extra", [])}
     for extra, packages in EXTRAS.items():
@@ -130,7 +130,7 @@ def _brought(needs: list[Requirement], extra: str) -> list[str]:
     within = [
         name for need in mine if need.name == "grls" for one in need.extras for name in _brought(needs, one)
     ]
-    return [need.name for need in mine] + within
+    return [canonicalize_name(need.name) for need in mine] + within
 
 
 def test_every_dependency_has_a_lower_bound() -> None:
