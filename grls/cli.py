@@ -197,11 +197,10 @@ VERBS = {
         },
     ),
     "ralm": Verb(
-        "let a frozen language model read or write with retrieved documents",
+        "let a frozen language model read with retrieved documents",
         "ralm:ralm",
         {
             "examples": Verb("collect training examples for a reranker of documents", "ralm:ralm_examples"),
-            "generate": Verb("continue texts with retrieved documents", "ralm:ralm_generate"),
         },
     ),
     "serve": Verb(

@@ -1,4 +1,4 @@
-"""``grls ralm``: a frozen language model that reads, or writes, with retrieved documents."""
+"""``grls ralm``: a frozen language model that reads with retrieved documents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from grls.answer.ralm.options import (
     RerankOptions,
     TaskOptions,
 )
-from grls.io.arguments import Count
 
 
 def ralm(*, rerank: RerankOptions = USUAL_RERANK, **options: Any) -> None:
@@ -19,7 +18,7 @@ def ralm(*, rerank: RerankOptions = USUAL_RERANK, **options: Any) -> None:
 
     Without a retriever nothing is retrieved. Writes OUTPUT.strides.jsonl (a line a stride) and OUTPUT.json. A
     killed run resumes when it is called again with the same options. `grls ralm examples`
-    collects training examples for a reranker, `grls ralm generate` continues texts.
+    collects training examples for a reranker.
 
     Args:
         rerank: Options of reranking the retrieved documents.
@@ -46,22 +45,3 @@ def ralm_examples(*, retriever: str, examples: ExampleOptions = USUAL_EXAMPLES, 
     from grls.answer.ralm.task import collect_examples, task_of
 
     collect_examples(task_of(asked, RerankOptions("oracle", examples.candidates)), examples)
-
-
-def ralm_generate(
-    *, rerank: RerankOptions = USUAL_RERANK, max_new_tokens: Count = 64, **options: Any
-) -> None:
-    """Write on from texts with retrieved documents.
-
-    Writes OUTPUT.texts.jsonl, a line a text. A killed run resumes when it is called again
-    with the same options.
-
-    Args:
-        rerank: Options of reranking the retrieved documents.
-        max_new_tokens: Tokens to write.
-        options: See :class:`~grls.answer.ralm.options.TaskOptions`.
-    """
-    asked = TaskOptions(**options)
-    from grls.answer.ralm.task import task_of, write_on
-
-    write_on(task_of(asked, rerank), max_new_tokens)

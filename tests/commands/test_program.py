@@ -97,8 +97,6 @@ def test_a_query_that_fails_has_no_answer_and_says_why(folder: Path, tmp_path: P
     ("vanilla", ["--retriever=bm25"], "retrieves nothing"),
     ("multihop", [], "give --retriever FOLDER, or bm25"),
     ("vanilla", ["--model=api:openai/x", "--dsp.calls.endpoint=http://x"], "no `api:`"),
-    ("vanilla", ["--dsp.branches=2", "--dsp.vote=choice"], "--dsp.vote choice"),
-    ("openqa", ["--retriever=bm25", "--dsp.vote=choice"], "set --dsp.branches"),
 ])  # fmt: skip
 def test_what_cannot_work_is_refused(
     folder: Path, tmp_path: Path, capsys: Capsys, program: str, options: list[str], said: str

@@ -29,7 +29,6 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     ),
     "ralm": (TEXTS, "strides.jsonl"),
     "ralm examples": (TEXTS, "examples.jsonl"),
-    "ralm generate": ([*TEXTS, "--max_new_tokens=2"], "texts.jsonl"),
 }  # fmt: skip
 """Options of a command, and the file that says how it retrieved."""
 

@@ -128,7 +128,6 @@ def _answering() -> list[tuple[str, ...]]:
         ("answer dsp", "answer", "dsp", "multihop", *asks, "--retriever=bm25", "--dsp.calls.threads=1",
          "--dsp.calls.max_new_tokens=5", "--dsp.calls.attempts=1"),
         ("ralm", "ralm", *over, MADE),
-        ("ralm generate", "ralm", "generate", *over, "--max_new_tokens=9", MADE),
         ("ralm examples", "ralm", "examples", *over, "--examples.candidates=3", "--examples.every=4", MADE),
     ]  # fmt: skip
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from failing import fails, refuses
+from failing import refuses
 from train_helpers import arguments, train
 
 from grls.errors import ConfigError
@@ -93,8 +93,3 @@ def test_a_run_without_logs(data: Path, tmp_path: Path) -> None:
 def test_the_longest_text_of_a_bi_encoder_has_a_token() -> None:
     with pytest.raises(ConfigError, match=r"max_tokens.* must be at least 1, got 0"):
         BiEncoderTraining(data="d", output="o", source="s", max_tokens=0)
-
-
-def test_a_text_is_continued_by_a_token_or_more(capsys: pytest.CaptureFixture[str]) -> None:
-    told = fails(capsys, "ralm", "generate", "--max_new_tokens=0", "--output=o", "--model=m", "--text=t")
-    assert "--max_new_tokens must be at least 1, got 0" in told

@@ -1,6 +1,6 @@
 """The trace of a program: the steps of one query, in order, as JSON values of a ``kind``.
 
-Kinds are ``lm``, ``retrieval``, ``branch``, ``majority``, ``choice``, ``stop``. A step ``lm`` asks for one
+Kinds are ``lm``, ``retrieval``, ``branch``, ``majority``, ``stop``. A step ``lm`` asks for one
 output: it has ``signature``,
 ``inputs``, ``outputs`` or ``failed`` (why), and all ``calls`` that the model answered: ``prompt`` (the
 text of a single message, else a list of role and text), ``output``, ``tokens_read`` and

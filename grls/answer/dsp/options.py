@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from grls.errors import ConfigError, Option
 from grls.io.arguments import Count, NonNegativeInt, PositiveFloat, options
 
 ProgramName = Literal["openqa", "multihop", "conversational", "vanilla", "retrieve-then-read", "self-ask"]
 How = Literal["none", "labeled", "bootstrap", "nearest", "search"]
 Keep = Literal["answer", "passage", "overlap"]
 Summary = Literal["first", "likeliest"]
-Vote = Literal["majority", "choice"]
 Template = Literal["lines", "chat"]
 
 API = "api:"
@@ -99,9 +97,6 @@ class ProgramOptions:
         own_replies: Replace the replies in the conversation before a question by the program's own answers to
             its earlier questions, as in the paper (conversational). The questions of a conversation are then
             answered in their order; an earlier question that is not asked keeps its reply of the data.
-        vote: How the answer of several branches is found. majority: the commonest one; choice: the model
-            chooses among the four commonest ones, from passages that are retrieved for the question with each
-            of them.
         demonstrations: Demonstrations before a question.
         calls: How the language model is called.
     """
@@ -114,16 +109,8 @@ class ProgramOptions:
     passages: Count | None = None
     fuse_question: bool = False
     own_replies: bool = False
-    vote: Vote = "majority"
     demonstrations: DemonstrationOptions = DemonstrationOptions()
     calls: CallOptions = CallOptions()
-
-    def __post_init__(self) -> None:
-        if self.vote == "choice" and self.branches < 2:
-            raise ConfigError(
-                f"{Option('dsp.vote', 'choice')} chooses among the answers of branches: set "
-                f"{Option('dsp.branches')}."
-            )
 
 
 USUAL_PROGRAM = ProgramOptions()

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import io
 import logging
-import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -49,8 +47,6 @@ STOP = "N/A"
 
 SPREAD = 1000
 """Distance between the seeds of two branches; the draws within a branch take the seeds between."""
-CHOICES = 4
-"""Most answers to choose from, as in the paper."""
 
 
 class SearchQuery(dspy.Signature):
@@ -115,15 +111,6 @@ class Conclude(dspy.Signature):
 
     question: str = dspy.InputField()
     known: list[str] = dspy.InputField(desc="follow-up questions and their answers")
-    answer: str = dspy.OutputField()
-
-
-class Choose(dspy.Signature):
-    """Choose the right answer to the question from the choices, from the context; write the chosen answer."""
-
-    context: list[str] = dspy.InputField()
-    question: str = dspy.InputField()
-    choices: list[str] = dspy.InputField()
     answer: str = dspy.OutputField()
 
 
@@ -318,28 +305,16 @@ class SelfAsk(_Retrieving):
 
 
 class Branch(dspy.Module):
-    """Runs a program several times with different seeds and returns the prediction of the winning answer.
+    """Runs a program several times with different seeds and returns the prediction of the commonest answer.
 
     Answers are compared as exact match does; of equally common ones the earliest wins. A failed run is
     noted and left out.
-
-    With the vote ``choice`` the model chooses among the four commonest answers (arXiv 2212.14024, section
-    3), from passages that are retrieved for the question followed by each of them, fused. If it names no
-    choice, the commonest one wins.
     """
 
     def __init__(self, program: Any, options: ProgramOptions = USUAL_PROGRAM):
         super().__init__()
-        stands_alone = hasattr(program, "retrieval") and not isinstance(program, Conversational)
-        if options.vote == "choice" and not stands_alone:
-            raise ConfigError(
-                f"{Option('dsp.vote', 'choice')} retrieves for the question with each answer, and this "
-                "program retrieves nothing or its question is part of a conversation: take another program "
-                f"(openqa, multihop, retrieve-then-read, self-ask), or {Option('dsp.vote', 'majority')}."
-            )
         self.program = program
         self.options = options
-        self.choose = dspy.Predict(Choose)
 
     def forward(self, **inputs: Any) -> Any:
         options, lm = self.options, dspy.settings.lm
@@ -358,35 +333,7 @@ class Branch(dspy.Module):
         answers = [run.answer for run in runs]
         winner = dspy.majority([{"answer": answer} for answer in answers], normalize=_normalised).answer
         note("majority", answers=answers, answer=winner)
-        if options.vote == "choice" and len(choices := commonest(answers)) > 1:
-            question = inputs["question"]
-            passages = self.program.retrieval.fused([f"{question} {answer}" for answer in choices])
-            reply = self.choose(context=context(passages), question=question, choices=choices).answer
-            winner = chosen(reply, choices) or winner
-            note("choice", choices=choices, answer=winner)
-            prediction = next(run for run in runs if run.answer == winner)
-            return answered(prediction, prediction.found, passages)
         return next(run for run in runs if run.answer == winner)
-
-
-def commonest(answers: Sequence[str]) -> list[str]:
-    """The commonest answers, at most four, each as it was first written; empty ones are left out."""
-    counts = Counter(filter(None, map(_normalised, answers)))  # equal counts: the earliest first
-    return [
-        next(answer for answer in answers if _normalised(answer) == key)
-        for key, _ in counts.most_common(CHOICES)
-    ]
-
-
-def chosen(reply: str, choices: Sequence[str]) -> str | None:
-    """The choice that a model named by its text, its number (``[2]``) or both; None for anything else."""
-    texts = {_normalised(choice): choice for choice in choices}
-    numbered = re.fullmatch(r"\W*(\d+)\W*(.*)", reply, re.DOTALL)
-    if _normalised(reply) in texts or numbered is None:
-        return texts.get(_normalised(reply))
-    number, text = int(numbered[1]), _normalised(numbered[2])
-    by_number = choices[number - 1] if 0 < number <= len(choices) else None
-    return by_number if text is None else texts.get(text)
 
 
 def _normalised(answer: str) -> str | None:

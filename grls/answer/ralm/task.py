@@ -1,4 +1,4 @@
-"""Runs of In-Context RALM: measure texts, continue them, or collect examples for a reranker.
+"""Runs of In-Context RALM: measure texts, or collect examples for a reranker.
 
 A killed run goes on where it stopped.
 """
@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ from grls.answer.ralm.reader import (
 )
 from grls.answer.ralm.reranker import Reranker, RerankExample, Trained, prefixes_of
 from grls.answer.retrievers import open_for_reading, retrieval_settings
-from grls.answer.writer import TextWriter, model_settings
+from grls.answer.writer import model_settings
 from grls.data.codec import foreign_places, tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.filters import Numbered
@@ -222,8 +222,6 @@ def measure(task: RalmTask) -> None:
 
 _BLOCK = 64
 """Strides whose candidates are scored together."""
-_WRITTEN = 8
-"""Texts that are continued together."""
 
 
 def collect_examples(task: RalmTask, options: ExampleOptions) -> None:
@@ -256,67 +254,3 @@ def collect_examples(task: RalmTask, options: ExampleOptions) -> None:
     ) as file:
         usable = sum(bool(record["passages"]) for record in file)
     print(f"{counted(usable, 'example')} in {path}")
-
-
-def write_on(task: RalmTask, tokens: int) -> None:
-    """Continue each text by so many tokens, a line a text in OUTPUT.texts.jsonl."""
-    reader, texts, settings, output = task
-    settings = {**settings, "max_new_tokens": tokens}
-
-    def written(group: Sequence[TokenizedText], _: Callable[[int], object]) -> list[Record]:
-        continued = continue_texts(reader, [text.tokens for text in group], tokens)
-        return [continuation._asdict() for continuation in continued]
-
-    path = f"{output}.texts.jsonl"
-    with all_done(
-        texts, written, path, settings, lambda text: {"name": text.name}, _WRITTEN, "write", "texts"
-    ) as file:
-        for record in islice(file, 3):
-            print(f"{record['name']}: … {record['text']}\n")
-
-
-class RalmContinuation(NamedTuple):
-    """The continuation of a prompt, with the ids of the documents before each stride.
-
-    ``ended`` is false if the length limit cut the text.
-    """
-
-    text: str
-    passages: tuple[tuple[str, ...], ...]
-    ended: bool
-
-
-def continue_texts(
-    ralm: InContextRalm, prompts: Sequence[Sequence[int]], max_new_tokens: int
-) -> list[RalmContinuation]:
-    """Continue several prompts (token ids) together, greedily, with a new retrieval every s tokens.
-
-    Within a stride the model continues from its cache. For the next stride the documents before the text
-    may change, and then everything behind them is computed again.
-    """
-    if isinstance(ralm.chooser, Oracle):
-        raise ConfigError("the oracle needs the text that is still to be written; choose another reranking.")
-    written = [list(prompt) for prompt in prompts]
-    begins = [len(tokens) for tokens in written]
-    passages_of: list[list[tuple[str, ...]]] = [[] for _ in prompts]
-    ended = [False] * len(prompts)
-    writer = TextWriter(ralm.model, ralm.tokenizer, batch_size=max(1, len(prompts)), stops=())
-    for done in range(0, max_new_tokens, ralm.options.stride):
-        live = [n for n, over in enumerate(ended) if not over]
-        if not live:
-            break
-        writer.max_new_tokens = count = min(ralm.options.stride, max_new_tokens - done)
-        inputs = []
-        for n in live:
-            stride = Stride(len(written[n]), len(written[n]) + count)
-            names = ralm.documents_for(written[n], [stride])[0]
-            passages_of[n].append(ralm.ids(names))
-            start = ralm.scorer.start(names, stride.last)
-            inputs.append([*ralm.scorer.before(names), *written[n][start:]])
-        for n, continuation in zip(live, writer.write(inputs), strict=True):
-            ended[n] = continuation.ended
-            written[n] += continuation.tokens[:-1] if ended[n] else continuation.tokens
-    return [
-        RalmContinuation(ralm.tokenizer.decode(tokens[begin:]), tuple(passages), over)
-        for tokens, begin, passages, over in zip(written, begins, passages_of, ended, strict=True)
-    ]

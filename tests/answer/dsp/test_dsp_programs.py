@@ -232,32 +232,6 @@ def test_branches_take_the_majority() -> None:
     raises(ConfigError, "temperature must be above 0", Options, temperature=0.0)
 
 
-ANSWERS = {1000: "Ada", 2000: "Bo", 3000: "the Bo", 4000: "Cy", 5000: "Di", 6000: "Eve", 7000: "Cy."}
-
-
-@pytest.mark.parametrize(("said", "answer"), [
-    ("Ada", "Ada"), ("[2]", "Cy"), ("[3] Ada.", "Ada"), ("4", "Di"), ("[1] Di", "Di"), ("Eve", "Bo"),
-    ("9", "Bo"), ("nobody", "Bo"),
-])  # fmt: skip
-def test_a_choice_among_the_four_commonest_answers(said: str, answer: str) -> None:
-
-    def reply(asked: str, config: Any) -> str:
-        return said if "Choices:" in asked else ANSWERS[config.seed]
-
-    lm, script = scripted(reply)
-    found_for = {"who": [("a", -1.0)], "who Bo": [("b", P[0.3])], "who Cy": [("c", P[0.5])],
-                 "who Di": [("b", P[0.3]), ("d", P[0.1])]}  # fmt: skip
-    program = RetrieveThenRead(retrieval(found_for))
-    found, steps = ran(Branch(program, Options(branches=7, vote="choice")), lm, question="who")
-    assert script.prompts[-1].endswith(
-        "Context:\n[1] B: text b\n[2] C: text c\nQuestion: who\n"
-        "Choices:\n[1] Bo\n[2] Cy\n[3] Ada\n[4] Di\nAnswer:"
-    )
-    assert script.seeds[-1] is None  # greedy
-    assert (found.answer, ids(found.read), ids(found.found)) == (answer, ["b", "c"], ["a"])
-    assert steps[-1] == {"kind": "choice", "choices": ["Bo", "Cy", "Ada", "Di"], "answer": answer}
-
-
 def test_a_branch_that_fails_is_left_out() -> None:
     said: dict[int, Any] = {1000: dspy.lm15.TimeoutError("slow"), 2000: "Ada"}
     lm, _ = scripted(lambda asked, config: said[config.seed])

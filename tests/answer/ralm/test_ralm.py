@@ -30,10 +30,9 @@ from grls.answer.ralm.reader import (
     perplexity,
     strides,
 )
-from grls.answer.ralm.task import RalmTask, TokenizedText, collect_examples, continue_texts
+from grls.answer.ralm.task import RalmTask, TokenizedText, collect_examples
 from grls.answer.writer import room_of
 from grls.data.corpus import Corpus
-from grls.data.types import Query
 from grls.data.words import count
 from grls.errors import ConfigError, DataError
 from grls.models.base import positions_in
@@ -150,17 +149,6 @@ def test_every_window_begins_with_the_tokenizers_token_and_counts_it() -> None:
         reader(begun=True, document_tokens=52, stride=4, cut=8)
 
 
-def test_writing_sees_the_tokenizers_token() -> None:
-    made = reader(begun=True, stride=2)  # its head is tried here, by a pass of its own
-    seen: list[torch.Tensor] = []
-    hook = BEGUN_MODEL.register_forward_pre_hook(
-        lambda _, __, named: seen.append(named["input_ids"]), with_kwargs=True
-    )
-    continue_texts(made, [made.tokens("the mill was")], 2)
-    hook.remove()
-    assert int(seen[0][0, 0]) == 300
-
-
 def test_perplexity_by_hand() -> None:
     rows = [ScoredStride(0, 2, (), math.log(1 / 2), 1), ScoredStride(2, 4, ("a",), math.log(1 / 32), 2)]
     found = perplexity(rows, count("two words"))
@@ -219,43 +207,6 @@ def test_examples_hold_the_likelihood_of_the_stride_behind_each_candidate(tmp_pa
     collect_examples(run._replace(reader=some, output=str(tmp_path / "y")), options)
     others = [json.loads(line) for line in (tmp_path / "y.examples.jsonl").read_text().splitlines()[1:]]
     assert {len(other["passages"]) for other in others} == {0, 3}
-
-
-def test_writing_retrieves_anew_every_stride() -> None:
-    made = reader(stride=3)
-    prompts = ["the mill was", "rain fell on monday, and the river rose, and the mill"]
-    found = continue_texts(made, [made.tokens(prompt) for prompt in prompts], 8)
-    for prompt, continuation in zip(prompts, found, strict=True):
-        tokens = made.tokens(prompt)
-        expected: list[tuple[str, ...]] = []
-        begin, ended = len(tokens), False
-        for done in range(0, 8, 3):
-            if ended:
-                break
-            hits = Scripted(CORPUS).retrieve([Query("q", TOKENIZER.decode(tokens[-6:]))], 1)[0]
-            expected.append((hits[0].id,))
-            number = CORPUS.numbers([hits[0].id])[0]
-            assert number is not None
-            for _ in range(min(3, 8 - done)):
-                with torch.inference_mode():
-                    ids = torch.tensor([[*made.document(number), *tokens]])
-                    best = int(MODEL(ids).logits[0, -1].argmax())
-                if best == 0:
-                    ended = True
-                    break
-                tokens.append(best)
-        assert continuation.passages == tuple(expected)
-        assert continuation.text == TOKENIZER.decode(tokens[begin:])
-        assert continuation.ended == ended
-
-
-def test_a_text_that_is_cut_within_a_character_is_written_on_from_its_own_tokens() -> None:
-    made = reader(documents=0)
-    tokens = made.tokens("the mill é")[:-1]
-    assert made.tokens(TOKENIZER.decode(tokens)) != tokens
-    (found,) = continue_texts(made, [tokens], 6)
-    written = MODEL.generate(torch.tensor([tokens]), max_new_tokens=6, do_sample=False)[0, len(tokens) :]
-    assert found.text == TOKENIZER.decode(written, skip_special_tokens=True)
 
 
 @pytest.mark.parametrize(
