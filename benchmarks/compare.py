@@ -120,7 +120,7 @@ class Comparison:
         if not {"generator", "biencoder"} & set(self.skip):
             self.ensembles()
             self.hybrid()
-        options = ("--measures", self.plan.measures, "--page", "true", "--output", f"{self.folder}/report")
+        options = ("--measures", self.plan.measures, "--output", f"{self.folder}/report")
         self.grls("experiment", *self.runs, *options)
 
     def systems(self) -> tuple[str, ...]:

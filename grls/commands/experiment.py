@@ -51,7 +51,6 @@ def experiment_command(
     quoted: str | None = None,
     growth: _Several | None = None,
     output: str = "experiment",
-    page: bool = False,
     seed: int = 0,
     device: Device = "auto",
 ) -> None:
@@ -59,7 +58,8 @@ def experiment_command(
 
     The table has each system's measures, their differences to a baseline with p values, hits by hop, seconds
     and language-model tokens a query, and the minutes to index. It is printed, and written as OUTPUT.md,
-    OUTPUT.tex (booktabs), OUTPUT.csv and OUTPUT.json. Retriever folders retrieve first, into OUTPUT-runs/;
+    OUTPUT.tex (booktabs), OUTPUT.csv, OUTPUT.json and OUTPUT.html: a page that needs nothing else, with
+    quality by time, every other metric and similarity. Retriever folders retrieve first, into OUTPUT-runs/;
     runs that are there already are used again. Runs of several data sets give a table each.
 
     Args:
@@ -79,7 +79,6 @@ def experiment_command(
             without training: what queries of old and new passages find by the first measure, and the seconds
             of each update (OUTPUT-growth.csv).
         output: Path of what is written, without ending.
-        page: Also write OUTPUT.html, one file that needs nothing else, with quality by time and similarity.
         seed: Seed of bootstrap and permutations on the page.
     """
     named = _named(systems)
@@ -146,30 +145,29 @@ def experiment_command(
         content[table.name] = {"heads": table.heads, "rows": [[c.text for c in row] for row in table.rows]}
     write_json(f"{output}.json", content)
     print(", ".join([*files_of, f"{output}.json"]))
-    if page:
-        from grls.report.blocks import Block, Section, Subsection
-        from grls.report.page import answer_blocks, build_page, write_report
+    from grls.report.blocks import Block, Section, Subsection
+    from grls.report.page import answer_blocks, build_page, write_report
 
-        reference = next((label for label, system in by_label.items() if system == baseline), None)
-        tested = [name for name in names if not name.startswith("Judged")]
-        k = cutoff(names[0]) if names[0].startswith("R@") else 5
-        built = build_page(groups, ks, k, reference, seed, tested=tested)
-        answer: list[Block] = []
-        for compared, shown in zip(tables, printed, strict=True):
-            first = compared.measures[0]
-            rows = {row.name: row for row in compared.rows if first in row.means and not row.source}
-            if rows:
-                best = max(rows.values(), key=lambda row: row.means[first])
-                points = {name: (row.seconds, row.means[first]) for name, row in rows.items()}
-                found = best.differences.get(first)
-                against = (compared.baseline, found) if compared.baseline and found else None
-                role = f"finds most of {counted(len(rows), 'system')}"
-                asked = f"{counted(compared.queries, 'query')} of {compared.data}"
-                answer += answer_blocks(points, best.name, role, first, asked, against)
-            answer.append(shown)
-        growths = [Section("Growth", (Subsection("A corpus that grows", (table,)),)) for table in grown]
-        built = built._replace(sections=(*growths, *built.sections), answer=tuple(answer))
-        print(write_report(built, output))
+    reference = next((label for label, system in by_label.items() if system == baseline), None)
+    tested = [name for name in names if not name.startswith("Judged")]
+    k = cutoff(names[0]) if names[0].startswith("R@") else 5
+    built = build_page(groups, k, reference, seed, tested=tested)
+    answer: list[Block] = []
+    for compared, shown in zip(tables, printed, strict=True):
+        first = compared.measures[0]
+        rows = {row.name: row for row in compared.rows if first in row.means and not row.source}
+        if rows:
+            best = max(rows.values(), key=lambda row: row.means[first])
+            points = {name: (row.seconds, row.means[first]) for name, row in rows.items()}
+            found = best.differences.get(first)
+            against = (compared.baseline, found) if compared.baseline and found else None
+            role = f"finds most of {counted(len(rows), 'system')}"
+            asked = f"{counted(compared.queries, 'query')} of {compared.data}"
+            answer += answer_blocks(points, best.name, role, first, asked, against)
+        answer.append(shown)
+    growths = [Section("Growth", (Subsection("A corpus that grows", (table,)),)) for table in grown]
+    built = built._replace(sections=(*growths, *built.sections), answer=tuple(answer))
+    print(write_report(built, output))
 
 
 def _refuse_no_system(baseline: str | None, systems: Sequence[str]) -> None:

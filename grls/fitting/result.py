@@ -225,7 +225,7 @@ def _write_page(
     groups = load_groups(files, candidates.place, ks=ks, measures=measure_names(MEASURES))
     name, split = Path(data.name).absolute().name, counted(len(gold.queries), kind)
     page = build_page(
-        [replace(group, name=name, split=split) for group in groups], ks, options.k,
+        [replace(group, name=name, split=split) for group in groups], options.k,
         fitted.kept if fitted.kept in names else None, seed=options.seed, folder=stages.output,
         title=f"grls fit: {counted(len(names), 'candidate')} over {counted(len(data.corpus), 'passage')}",
     )  # fmt: skip

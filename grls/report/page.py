@@ -14,7 +14,6 @@ from importlib.resources import files
 from math import ceil, floor, log10
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
 
 import jinja2
 
@@ -50,13 +49,9 @@ from grls.report.runs import SYSTEMS, DataGroup, ScoredRun
 TESTED = ("nDCG@10",)
 """The default measures whose differences are tested."""
 
-_ELSEWHERE = ("queries", "sequence_recall", "measures")
-"""Sections of the evaluation that have tables of their own."""
-
 
 def build_page(
     groups: Sequence[DataGroup],
-    ks: Sequence[int],
     k: int = 5,
     baseline: str | None = None,
     seed: int = 0,
@@ -66,54 +61,36 @@ def build_page(
 ) -> Page:
     """Put a page together.
 
-    ``ks`` are cut-offs of the tables, ``k`` that of significance and similarity. Tests compare with the run
-    labelled ``baseline``, or the best of each data set, by R@k, set F1 and the measures ``tested``.
+    ``k`` is the cut-off of significance and similarity. Tests compare with the run labelled ``baseline``, or
+    the best of each data set, by R@k, set F1 and the measures ``tested``.
     """
     labels = [run.label for group in groups for run in group.runs]
     if baseline is not None and baseline not in labels:
         raise ConfigError(f"the baseline {baseline!r} is none of the runs; expected one of {labels}.")
-    ks, k = cutoffs(ks), cutoffs([k])[0]
-    sections = [_section(group, ks, k, baseline, seed, tested) for group in groups]
-    sections.append(
-        Section("What was run", (Subsection("Runs", (*_warnings(groups), run_table(groups, folder))),))
-    )
+    k = cutoffs([k])[0]
+    sections = []
+    for group in groups:
+        depths = [run.depth for run in group.runs]
+        values: dict[str, Callable[[ScoredRun], list[float] | None]] = {
+            shared_name(name, depths): partial(group.values, measure=name) for name in (f"R@{k}", *tested)
+        }
+        values["set F1"] = group.set_f1s
+        tests = [significance_table(group, name, of, baseline, seed) for name, of in values.items()]
+        parts: dict[str, Sequence[Block]] = {
+            "Metrics": [t for t in section_tables(group) if t.rows[1:] or not group.runs[1:]],
+            "Significance": [table for table in tests if table is not None],
+            "Similarity of predictions": similarity_tables(group, k),
+        }
+        shown = tuple(Subsection(heading, tuple(blocks)) for heading, blocks in parts.items() if blocks)
+        sections.append(Section(f"{group.name}, {group.split}", shown))
+    runs = Subsection("Runs", (*_warnings(groups), run_table(groups, folder)))
+    sections.append(Section("What was run", (runs,)))
     names = ", ".join(f"{group.name} ({group.split})" for group in groups)
     summary = (
         f"{counted(len(labels), 'run')} on {names}. A query without an answer scores 0; a dash means that a "
         f"metric does not apply; the best is in bold. {REACH}"
     )
     return Page(title, summary, tuple(sections))
-
-
-def _section(
-    group: DataGroup, ks: Sequence[int], k: int, baseline: str | None, seed: int, tested: Sequence[str]
-) -> Section:
-    recalls = [(fmean(found), run.label) for run in group.runs if (found := group.values(run, f"R@{k}"))]
-    lead = _warnings([group])
-    if len(recalls) > 1:  # the run with the best recall, in a sentence
-        (first, label), (second, other), *_ = sorted(recalls, key=lambda pair: -pair[0])
-        best, next_best = printed(first, "percent"), printed(second, "percent")
-        count = counted(len(group.gold), "query")
-        text = f"{label} finds most: R@{k} {best} over {count}; next {other} with {next_best}."
-        if best == next_best:
-            text = f"{label} and {other} find most: R@{k} {best} each, over {count}."
-        lead.insert(0, Text(text))
-    # Tests of every run against the reference run: recall, the tested measures, and set F1.
-    depths = [run.depth for run in group.runs]
-    values: dict[str, Callable[[ScoredRun], list[float] | None]] = {
-        shared_name(name, depths): partial(group.values, measure=name) for name in (f"R@{k}", *tested)
-    }
-    values["set F1"] = group.set_f1s
-    tests = [significance_table(group, name, of, baseline, seed) for name, of in values.items()]
-    parts: dict[str, Sequence[Block]] = {
-        "Recall": (*lead, recall_table(group, ks, k)),
-        "Standard measures": (measures_table(group),) if "measures" in group.runs[0].report else (),
-        "Other metrics": [t for t in section_tables(group) if t.rows[1:] or not group.runs[1:]],
-        "Significance": [table for table in tests if table is not None],
-        "Similarity of predictions": similarity_tables(group, k),
-    }
-    shown = tuple(Subsection(title, tuple(blocks)) for title, blocks in parts.items() if blocks)
-    return Section(f"{group.name}, {group.split}", shown)
 
 
 def _warnings(groups: Sequence[DataGroup]) -> list[Block]:
@@ -132,6 +109,12 @@ def _warnings(groups: Sequence[DataGroup]) -> list[Block]:
 _ERRORS = {"done_missing", *GraphErrors._fields, *KINDS}  # lower is better
 _FEW = 30  # queries below which an average is marked
 _NOTES = {
+    "sequence_recall": "R@k: share of a query's gold passages among the first k retrieved, averaged over "
+    "judged queries.",
+    "measures": "By ir_measures, with the grades of the qrels, as trec_eval counts: nDCG: normalized "
+    "discounted cumulative gain; RR: reciprocal rank; AP: average precision; P: precision; Judged: share of "
+    "the first k that the qrels judge. RR and AP read all that a run holds, so no run is marked as the best "
+    "where runs were cut off at various depths.",
     "seen_unseen": "Seen: gold passages that are also gold of a training query; unseen: the others. Each is "
     "averaged over the queries with gold passages of that kind; the table has their numbers. In parentheses: "
     "over fewer than 30 queries, so the value is uncertain. All unseen: queries without a seen gold passage; "
@@ -148,11 +131,11 @@ _NOTES = {
 
 
 def section_tables(group: DataGroup) -> list[Table]:
-    """A table of every section of the evaluation that the page does not show elsewhere."""
+    """A table of every section of the evaluation."""
     tables = []
     for name in dict.fromkeys(name for run in group.runs for name in run.report):
         sections = [(run, run.report[name]) for run in group.runs if isinstance(run.report.get(name), dict)]
-        if name in _ELSEWHERE or not sections:
+        if name == "queries" or not sections:
             continue
         rows = {identity(run): _shown(values) for run, values in sections}
         if typed := name == "by_type":
@@ -161,18 +144,29 @@ def section_tables(group: DataGroup) -> list[Table]:
                 for run, types in sections
                 for kind, values in types.items()
             }
-        columns = {}
-        for metric in dict.fromkeys(metric for values in rows.values() for metric in values):
-            if metric == "queries" or metric.endswith("_queries"):
-                columns[metric] = Column(spoken(metric), "count", "")
-            else:
-                head = measure_label("set", metric) if name == "set" else spoken(metric)
-                head = head.replace("recall@", "R@")
-                columns[metric] = Column(head, "percent", "low" if metric in _ERRORS else "high")
+        columns = {
+            metric: _column(name, metric, group)
+            for metric in dict.fromkeys(metric for values in rows.values() for metric in values)
+        }
+        cells = [(key, [values.get(metric) for metric in columns]) for key, values in rows.items()]
+        stubs = (*IDENTITY, "type") if typed else IDENTITY
+        within = len(IDENTITY) if typed else None
         label, caption = f"{name.replace('_', '-')}-{group.name}", f"{spoken(name).capitalize()} (%)"
-        by = "type" if typed else ""
-        tables.append(metric_table(label, caption, rows, columns, _NOTES.get(name, ""), by))
+        tables.append(
+            value_table(label, caption, stubs, [*columns.values()], cells, _NOTES.get(name, ""), within)
+        )
     return tables
+
+
+def _column(section: str, metric: str, group: DataGroup) -> Column:
+    if metric == "queries" or metric.endswith("_queries"):
+        return Column(spoken(metric), "count", "")
+    if section == "measures":
+        # In some no run is best: they say nothing of quality, or read runs to various depths.
+        deep = shared_name(metric, [run.depth for run in group.runs]) != metric
+        return Column(metric, best="" if metric.startswith("Judged") or deep else "high")
+    head = measure_label("set", metric) if section == "set" else spoken(metric)
+    return Column(head.replace("recall@", "R@"), best="low" if metric in _ERRORS else "high")
 
 
 def run_table(groups: Sequence[DataGroup], folder: str | Path | None = None) -> Table:
@@ -275,55 +269,9 @@ REACH = (
 )
 """What a dash in a column of cut-off k means; a page says it once."""
 
-Rows = Mapping[tuple[str, ...], Mapping[str, Value]]
-"""Heading cells of a row -> metric -> value."""
-
 
 def identity(run: ScoredRun) -> tuple[str, ...]:
     return run.label, SYSTEMS.get(run.system, NONE), run.steps or NONE
-
-
-def metric_table(
-    name: str, caption: str, rows: Rows, columns: Mapping[str, Column], note: str = "", by: str = ""
-) -> Table:
-    """Metrics of runs; ``by``: a heading behind :data:`IDENTITY`, within whose values the best is marked."""
-    cells = [(key, [values.get(metric) for metric in columns]) for key, values in rows.items()]
-    stubs = (*IDENTITY, by) if by else IDENTITY
-    within = len(IDENTITY) if by else None
-    return value_table(name, caption, stubs, [*columns.values()], cells, note, within)
-
-
-def recall_table(group: DataGroup, ks: Sequence[int], k: int) -> Table:
-    """Recall of every run, the best by recall@k first (the form of table 2 of arXiv 2204.13596)."""
-    rows = {identity(run): run.report["sequence_recall"] for run in group.runs}
-    rows = dict(sorted(rows.items(), key=lambda row: -(row[1].get(f"recall@{k}") or -1.0)))
-    return metric_table(
-        f"recall-{group.name}",
-        "Sequence recall (%) of every run, single-step and multi-step",
-        rows,
-        {f"recall@{k}": Column(f"R@{k}") for k in ks},
-        "R@k: share of a query's gold passages among the first k retrieved, averaged over judged queries.",
-    )
-
-
-def measures_table(group: DataGroup) -> Table:
-    rows = {identity(run): run.report.get("measures", {}) for run in group.runs}
-    columns: dict[str, Column] = {}
-    for name in dict.fromkeys(name for values in rows.values() for name in values):
-        # In some no run is best: they say nothing of quality, or read runs to various depths.
-        deep = shared_name(name, [run.depth for run in group.runs]) != name
-        best: Literal["high", ""] = "" if name.startswith("Judged") or deep else "high"
-        columns[name] = Column(name, best=best)
-    return metric_table(
-        f"measures-{group.name}",
-        "Standard measures (%) of every run",
-        rows,
-        columns,
-        "By ir_measures, with the grades of the qrels, as trec_eval counts: nDCG: normalized discounted "
-        "cumulative gain; RR: reciprocal rank; AP: average precision; P: precision; Judged: share of the "
-        "first k that the qrels judge. RR and AP read all that a run holds, so no run is marked as the best "
-        "where runs were cut off at various depths.",
-    )
 
 
 _LEVEL = 0.05

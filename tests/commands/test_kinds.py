@@ -101,7 +101,7 @@ def test_it_retrieves_alone_and_in_composites_and_is_reported(
     capsys.readouterr()
     assert main(["evaluate", f"{runs[0]}", f"{runs[1]}", f"--data={place / 'data'}"]) == 0
     assert [line for line in capsys.readouterr().out.splitlines() if line in runs] == runs[:2]
-    assert main(["experiment", *runs, "--page=true", f"--output={own / 'page'}"]) == 0
+    assert main(["experiment", *runs, f"--output={own / 'page'}"]) == 0
     page = (own / "page.html").read_text()
     assert kind in page
 

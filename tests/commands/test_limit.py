@@ -81,13 +81,10 @@ def test_what_is_fused_or_reported_says_the_part(data: Path) -> None:
     assert (info.limit, info.queries) == (5, made_of.queries)
     every = retrieved(data, "every", "--split=null")  # answers the five as well
     page = data.parent / "page"
-    assert (
-        main(["experiment", one, f"{data.parent / 'fused'}.jsonl", every, "--page=true", f"--output={page}"])
-        == 0
-    )
+    assert main(["experiment", one, f"{data.parent / 'fused'}.jsonl", every, f"--output={page}"]) == 0
     text = page_text(Path(f"{page}.html"))
     assert "data, train, the first 5" in text
-    assert "over 5 queries" in text
+    assert "on 5 queries of data, train" in text
 
 
 def test_a_limit_that_cannot_work_is_refused(data: Path, capsys: Capsys) -> None:

@@ -104,7 +104,7 @@ def test_a_path_is_one_however_it_is_written(tmp_path: Path, monkeypatch: pytest
     runs = [[form] for form in forms] + [["x=./run.jsonl,.//lr=1,b=2/run.trec"], ["./lr=1,b=2/run.jsonl"]]
     for number, words in enumerate(runs):
         output = f"./out{number}" + ".json" * (number == 1)
-        assert main(["experiment", *words, "--measures=R@2", f"--output={output}", "--page=true"]) == 0
+        assert main(["experiment", *words, "--measures=R@2", f"--output={output}"]) == 0
         (table,) = json.loads((tmp_path / f"out{number}.json").read_text())["tables"]
         ((name, scores),) = table["systems"].items()
         expected = {"one": (2 / 3 + 1) / 2, "x": (2 / 3 + 0.75) / 2, "two": (2 / 3 + 1 / 2) / 2}

@@ -97,7 +97,7 @@ def _retrieving() -> list[tuple[str, ...]]:
         ("fuse", "fuse", a, "IN/runs/b.jsonl", MADE),
         ("fuse cut", "fuse", "cut", a, "--tune=IN/runs/dev.jsonl", DATA, TRAIN, "--tune_split=dev", MADE),
         ("evaluate", "evaluate", a, DATA, TRAIN, "--output=OUT.json"),
-        ("experiment", "experiment", a, "IN/runs/b.jsonl", DATA, TRAIN, "--page=true", MADE),
+        ("experiment", "experiment", a, "IN/runs/b.jsonl", DATA, TRAIN, MADE),
         ("fit", "fit", "IN/data", "--biencoder=none", "--generator=none", "--k=2", CPU, MADE),
     ]  # fmt: skip
 

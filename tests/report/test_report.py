@@ -31,7 +31,6 @@ from grls.report.page import (
     build_page,
     overlap,
     quality_by_time,
-    recall_table,
     render_html,
     run_table,
     section_tables,
@@ -177,13 +176,13 @@ def sections(group):
     return {table.name.removesuffix(f"-{group.name}"): table for table in section_tables(group)}
 
 
-def test_recall_of_every_run_and_rows_stand_by_what_they_find(data, tmp_path):
+def test_recall_of_every_run(data, tmp_path):
     good, poor = write(tmp_path / "good", data, GOOD, "good"), write(tmp_path / "poor", data, POOR, "poor")
     # good finds all; poor finds 2 of 3 and 1 of 2, first f1 and then nothing of q2 at rank 1
     (group,) = measured(poor, good)
-    assert lines(recall_table(group, (1, 3), 3)) == [
-        ["good", "generator", "dynamic", "41.7*", "100.0*"],
+    assert lines(sections(group)["sequence-recall"]) == [
         ["poor", "generator", "dynamic", "16.7", "58.3"],
+        ["good", "generator", "dynamic", "41.7*", "100.0*"],
     ]
 
 
@@ -216,7 +215,7 @@ def test_a_ranking_has_no_recall_beyond_its_cutoff(data, tmp_path):
     def row(found, steps="single", options=None, **more):
         run = write(tmp_path / "run", data, found, steps=steps, options=options or {}, **more)
         (group,) = measured(run, deep, data=str(data), ks=(1, 2, 3))
-        table = recall_table(group, (1, 2, 3), 1)
+        table = sections(group)["sequence-recall"]
         return next(line[3:] for line in lines(table) if line[0] == "run")
 
     deep = write(tmp_path / "deep", data, {"q1": ["odd", "odd", "r1"]}, "deep", steps="single")
@@ -239,7 +238,7 @@ def test_values_beyond_the_cutoff_are_in_no_table(data, tmp_path):
     seen = {row[0].text: dict(zip(table.heads, (c.text for c in row), strict=True)) for row in table.rows}
     assert (seen["short"]["seen R@1"], seen["short"]["seen R@3"]) == (seen["deep"]["seen R@1"], "–")
     assert seen["deep"]["seen R@3"] != "–"
-    text = render_html(build_page([group], (1, 3), 3))
+    text = render_html(build_page([group], 3))
     assert text.count("was cut off before k has no value at k") == 1
     assert significance_table(group, "R@3", lambda run: group.values(run, "R@3")) is None
     assert significance_table(group, "R@2", lambda run: group.values(run, "R@2")) is not None
@@ -326,8 +325,8 @@ def test_rankings_by_hops_are_called_so_and_stand_behind_single_steps(data, tmp_
     ranked = write(tmp_path / "hops", data, GOOD, "hops", "biencoder", "ranked", score_mode=IN_CHAINS)
     plain = write(tmp_path / "plain", data, POOR, "plain", "biencoder", "single")
     (group,) = measured(ranked, plain)
-    rows = lines(recall_table(group, (1,), 1))
-    assert [row[:3] for row in rows] == [["hops", "bi-encoder", "ranked"], ["plain", "bi-encoder", "single"]]
+    rows = lines(sections(group)["sequence-recall"])
+    assert [row[:3] for row in rows] == [["plain", "bi-encoder", "single"], ["hops", "bi-encoder", "ranked"]]
     assert [run.label for run in group.runs] == ["plain", "hops"]
     assert [run.chains for run in group.runs] == [None, None]
 
@@ -341,7 +340,7 @@ def test_each_type_of_questions_has_a_row_of_one_table(tmp_path: Path) -> None:
     write_dataset(tmp_path / "data", passages(), asked, qrels)
     run = tmp_path / "run"
     assert main(["retrieve", "bm25", f"--data={tmp_path / 'data'}", f"--output={run}"]) == 0
-    assert main(["experiment", f"{run}.jsonl", "--page=true", f"--output={tmp_path / 'page'}"]) == 0
+    assert main(["experiment", f"{run}.jsonl", f"--output={tmp_path / 'page'}"]) == 0
     page = page_text(tmp_path / "page.html")
     assert page.count("Scores by the type of a question") == 1
     rows = [
@@ -395,7 +394,7 @@ def files(tmp_path_factory):
 
 
 def page_of(files, **options):
-    return build_page(load_groups(files, ks=(1, 3)), (1, 3), 3, **options)
+    return build_page(load_groups(files, ks=(1, 3)), 3, **options)
 
 
 @pytest.fixture(scope="module")
@@ -408,7 +407,7 @@ def page(files):
 def test_the_page_has_every_section_of_every_data_set(page, files):
     assert [section.title for section in page.sections] == ["small, test", "other, test", "What was run"]
     assert [part.title for part in page.sections[0].parts] == [
-        "Recall", "Standard measures", "Other metrics", "Significance", "Similarity of predictions",
+        "Metrics", "Significance", "Similarity of predictions",
     ]  # fmt: skip
     assert "4 runs on small (test), other (test)." in page.summary
     (alone,) = [page_of(files[3:])]
@@ -480,14 +479,10 @@ def test_names_and_passages_are_escaped_in_html_and_pictures(page, tmp_path):
     assert len(pictures) == 1
 
 
-def test_what_finds_most_and_a_query_without_an_answer_are_said(page):
-    said = [block.text for block in page.sections[0].parts[0].blocks if hasattr(block, "warning")]
-    assert said[1:] == ["half on small: no passage for 1 of 2 queries; they score 0."]
-    assert said[1] in render_html(page)
-    said = page.sections[0].parts[0].blocks[0]
-    assert said.text.startswith("good finds most: R@3 100.0 over 2 queries; next ")
-    assert said.text.endswith(" with 58.3.")
-    assert not said.warning
+def test_a_query_without_an_answer_is_said(page):
+    said = [block.text for block in page.sections[-1].parts[0].blocks if hasattr(block, "warning")]
+    assert said == ["half on small: no passage for 1 of 2 queries; they score 0."]
+    assert said[0] in render_html(page)
 
 
 def test_writing_is_the_same_every_time(files, tmp_path):
@@ -504,7 +499,7 @@ def test_options_that_cannot_work_are_refused(files):
 
 def test_the_command_writes_and_refuses(files, tmp_path, capsys):
     page = tmp_path / "page"
-    assert main(["experiment", *files[2:], f"--output={page}", "--measures=R@3 R@1", "--page=true"]) == 0
+    assert main(["experiment", *files[2:], f"--output={page}", "--measures=R@3 R@1"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"{page}.html"
     text = page_text(page.with_suffix(".html"))
     assert "halffinds most of 1 system" in text
@@ -518,20 +513,19 @@ def test_the_command_writes_and_refuses(files, tmp_path, capsys):
 
 def test_measures_asked_for_have_columns_and_tests(files, tmp_path):
     out = tmp_path / "page"
-    measures = ["--measures", "R@3 RR P@3 Judged@3", "--page=true"]
+    measures = ["--measures", "R@3 RR P@3 Judged@3"]
     assert main(["experiment", *files[:3], "--output", str(out), *measures]) == 0
     text = page_text(out.with_suffix(".html"))
     assert "| run | system | steps | RR | P@3 | Judged@3 |" in text
     tested = [line for line in text.splitlines() if "every run against" in line]
     assert [line.split(":")[0] for line in tested] == ["R@3", "RR", "P@3", "set F1"]
-    assert "good finds most: R@3 100.0 over 2 queries" in text
 
 
 def test_a_measure_that_no_run_is_deep_enough_for_is_refused(tmp_path, capsys):
     data = dataset(tmp_path / "small")
     short = write(tmp_path / "short", data, GOOD, "short", steps="single", options={"k": 3})
     chains = write(tmp_path / "chains", data, GOOD, "chains")
-    command = ["experiment", f"--output={tmp_path / 'page'}", "--page=true", short]
+    command = ["experiment", f"--output={tmp_path / 'page'}", short]
     told = fails(capsys, *command, "--measures=R@4 RR P@4")
     assert "short.jsonl was cut off at 3 passages a query, so it has no R@4, P@4: retrieve again" in told
     assert main([*command, chains, "--measures=R@4 RR P@4"]) == 0  # a chain that ends has them

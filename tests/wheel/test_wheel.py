@@ -73,7 +73,7 @@ def test_the_readme_from_data_to_a_report(everything: Environment, tmp_path: Pat
         "retrieve runs/retriever --data data --hops.steps dynamic --hops.max 3 --output runs/test",
         "retrieve runs/bm25 --data data --output runs/bm25-test",
         "evaluate runs/test.jsonl --data data --output runs/metrics.json",
-        "experiment runs/test.jsonl runs/bm25-test.jsonl --page true --output runs/report",
+        "experiment runs/test.jsonl runs/bm25-test.jsonl --output runs/report",
     )
     done = everything.run("-c", PROGRAM, json.dumps(lines), cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
