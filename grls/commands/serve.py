@@ -34,10 +34,10 @@ def serve(
 
     The page at / asks them: it shows the hops as they are found, passages, and the beam. POST /v1/search and
     /v1/stream answer queries, /v1/explain says why passages are found or not, /v1/trace what the beam
-    considers, and a language model that the file of --server names answers at /v1/answer; /docs describes
-    all. Requests that come in together are searched as one batch, and a generator lets them join the search
-    that runs. A signal ends the server once what runs is finished. With --ray several replicas share the
-    requests. Needs `pip install "grls[serve]"`.
+    considers, and a language model that the file of --server names answers at /v1/answer; /openapi.json
+    describes all. Requests that come in together are searched as one batch, and a generator lets them join
+    the search that runs. A signal ends the server once what runs is finished. With --ray several replicas
+    share the requests. Needs `pip install "grls[serve]"`.
 
     Args:
         folder: Retriever folders of any kind, or name=folder. The first one answers requests that name

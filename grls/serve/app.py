@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
-from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
-from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 import grls
-from grls.data.where import MOST
-from grls.serve.bodies import HealthBody, ProblemBody
+from grls.serve.bodies import HealthBody
 from grls.serve.guards import CONTENT, guards
-from grls.serve.options import RequestLimits
-from grls.serve.page.files import HEADERS, INDEX, docs_page, page_files
+from grls.serve.page.files import HEADERS, INDEX, page_files
 from grls.serve.problems import add_handlers, problems
 from grls.serve.routes import router as v1
 from grls.serve.routes import version_body
@@ -51,8 +47,6 @@ def create_app(serving: Serving, hosts: frozenset[str] | None = None) -> FastAPI
     for addresses in (v1, router, pages):
         app.include_router(addresses)
     add_handlers(app)
-    tokens = None if options.answer.model is None else options.answer.tokens
-    app.openapi = partial(described, app, options.limits, tokens)  # type: ignore[method-assign, unused-ignore]
     return app
 
 
@@ -103,41 +97,7 @@ async def show_metrics(request: Request) -> Response:
     return Response(serving(request).metrics.text(), media_type=CONTENT)
 
 
-@pages.get("/docs")
-async def show_docs(request: Request) -> HTMLResponse:
-    """The addresses of the server."""
-    return HTMLResponse(docs_page(request.app.openapi()))
-
-
 def _state(state: Serving) -> HealthBody:
     versions = [version_body(served.version) for served in state.retrievers.values()]
     status: Any = "ending" if state.ending else "starting" if state.loading else "ok"
     return HealthBody(status=status, retrievers=versions)
-
-
-def described(app: FastAPI, limits: RequestLimits, tokens: int | None) -> dict[str, Any]:
-    """The description of an application, with the limits of requests and of an answer's tokens."""
-    if app.openapi_schema is None:
-        document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-        schemas = document.setdefault("components", {}).setdefault("schemas", {})
-        schemas["ProblemBody"] = ProblemBody.model_json_schema(
-            ref_template="#/components/schemas/{model}", mode="serialization"
-        )
-        schemas |= schemas["ProblemBody"].pop("$defs", {})
-        fields = {name: schema.get("properties", {}) for name, schema in schemas.items()}
-        text, texts = fields["SearchBody"]["query"]["anyOf"]
-        texts |= {"minItems": 1, "maxItems": limits.queries}
-        bodies = ("StreamBody", "ExplainBody", "AnswerBody", "TraceBody")
-        for query in (text, texts["items"], *(fields[name]["query"] for name in bodies)):
-            query["maxLength"] = limits.characters
-        fields["SearchBody"]["k"]["maximum"] = limits.k
-        fields["HopsBody"]["max"]["anyOf"][0]["maximum"] = limits.hops
-        for name in ("TraceBody", "AnswerBody"):
-            fields[name]["k"]["anyOf"][0]["maximum"] = limits.k
-        for name in ("SearchBody", "StreamBody", "AnswerBody", "TraceBody"):
-            fields[name]["where"]["anyOf"][0]["maxLength"] = MOST
-        if tokens is not None:
-            fields["AnswerBody"]["max_new_tokens"]["anyOf"][0]["maximum"] = tokens
-        app.openapi_schema = document
-    description: dict[str, Any] = app.openapi_schema
-    return description

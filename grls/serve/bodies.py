@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from grls.retrieve.hops.options import BIAS, HopSteps
+from grls.retrieve.hops.options import HopSteps
 from grls.serve.options import AnswerMethod
 
 QueryText = Annotated[str, Field(min_length=1, description="What is asked.")]
@@ -217,13 +217,6 @@ class HealthBody(Reply):
     retrievers: list[VersionBody]
 
 
-class FaultBody(Reply):
-    """A field of a request that cannot be used."""
-
-    field: str
-    problem: str
-
-
 class ProblemBody(Reply):
     """An error (RFC 9457)."""
 
@@ -231,7 +224,7 @@ class ProblemBody(Reply):
     title: str
     status: int
     detail: str = Field(description="What was expected, and the remedy.")
-    errors: list[FaultBody] = []
+    errors: list[dict[str, str]] = Field([], description="Each wrong field, and its problem.")
 
 
 class TraceBody(HoppingBody):
@@ -241,41 +234,6 @@ class TraceBody(HoppingBody):
     evidence: list[str] = Field([], max_length=64, description="Ids of the passages of the hops before.")
     k: int | None = Field(None, ge=1, description="Passages to return; null: as many as a hop takes.")
     most: int = Field(24, ge=1, le=64, description="Candidates of a step that are listed.")
-
-
-class TracedResultBody(Reply):
-    """A passage that the search returns; DONE: the chain ends."""
-
-    id: str
-    title: str
-    text: str
-    score: Score
-
-
-class TracedBody(Reply):
-    """What the beam of a search considers."""
-
-    retriever: str
-    version: int
-    evidence: list[str]
-    mode: str = Field(description="renormalized (among the allowed tokens) or full (the vocabulary).")
-    beams: int = Field(description="Beam width.")
-    k: int
-    early_stop: bool = Field(description="A unique prefix ends a beam.")
-    vocabulary: int = Field(description="Number of tokens of the model.")
-    passages: int = Field(description="Number of different passages that may be found.")
-    bias: float = Field(
-        validation_alias=BIAS,
-        serialization_alias=BIAS,
-        description="Bias on DONE, which hops add after the search.",
-    )
-    rescored: int = Field(description="Number of results that are rescored after the search.")
-    steps: list[dict[str, Any]] = Field(
-        description="The steps, each with the prefixes that it continues (beams) and its best candidates "
-        "(tokens), as grls.explain.beams.TracedStep describes them; null for a number that is not finite."
-    )
-    cut: bool = Field(description="The search has further steps.")
-    results: list[TracedResultBody]
 
 
 class LimitsBody(Reply):

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from http import HTTPStatus
-from typing import Any, get_type_hints
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -20,7 +18,15 @@ from starlette.responses import Response
 
 from grls.errors import ConfigError, DataError, GrlsError, in_request, in_shell, out_of_memory, worded
 from grls.io.arguments import short_repr
-from grls.serve.bodies import AnswerBody, ExplainBody, FaultBody, HopsBody, SearchBody, StreamBody, TraceBody
+from grls.serve.bodies import (
+    AnswerBody,
+    ExplainBody,
+    HopsBody,
+    ProblemBody,
+    SearchBody,
+    StreamBody,
+    TraceBody,
+)
 from grls.serve.worker import RefusalError, busy
 
 log = logging.getLogger(__name__)
@@ -86,7 +92,7 @@ def _text(error: GrlsError, field_name: Callable[[str], str]) -> str:
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The errors of addresses, for their description."""
-    content = {MEDIA: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
+    content = {MEDIA: {"schema": ProblemBody.model_json_schema()}}
     return {status: {"description": "An error.", "content": content} for status in statuses}
 
 
@@ -95,34 +101,25 @@ async def only_known_parameters(request: Request) -> None:
     known = {field.alias for field in request.scope["route"].dependant.query_params}
     unknown = [name for name in request.query_params if name not in known]
     if unknown:
-        raise RequestValidationError(
-            [{"type": "extra_forbidden", "loc": ("query", name)} for name in unknown]
-        )
+        told = {"type": "extra_forbidden", "msg": "there is no such parameter"}
+        raise RequestValidationError([told | {"loc": ("query", name), "input": name} for name in unknown])
 
 
 async def _invalid(request: Request, error: RequestValidationError) -> Response:
-    errors, route = error.errors(), request.scope["route"]
-    broken = next((fault for fault in errors if fault["type"] == "json_invalid"), None)
-    if broken is not None:
-        index = broken["loc"][-1]
-        position = f" (at character {index + 1})" if isinstance(index, int) else ""
-        return problem(400, f"the body is no JSON{position}; send a JSON object, as /docs describes it.")
-    part, known = errors[0]["loc"][0], [field.alias for field in route.dependant.query_params]
-    if part == "body":
-        known = list(get_type_hints(route.endpoint)["body"].model_fields)
-    faults = faults_of([fault | {"loc": fault["loc"][1:]} for fault in errors], known)
-    name = "request" if part == "body" else f"{part} of the address"
-    text = f"the {name} cannot be used: {listed(faults)}. /docs describes it."
-    return problem(422, text, errors=[fault.model_dump() for fault in faults])
+    errors = error.errors()
+    if any(fault["type"] == "json_invalid" for fault in errors):
+        return problem(400, "the body is no JSON; send a JSON object, as /openapi.json describes it.")
+    faults = faults_of([fault | {"loc": fault["loc"][1:]} for fault in errors])
+    return problem(422, f"the request cannot be used: {listed(faults)}.", errors=faults)
 
 
 async def _plain(request: Request, error: HTTPException) -> Response:
-    detail = "the request cannot be read; /docs describes the requests."
+    detail = "the request cannot be read; /openapi.json describes the requests."
     if error.status_code == 404:
-        detail = "there is no such address; the addresses are listed at /docs."
+        detail = "there is no such address; the addresses are listed at /openapi.json."
     if error.status_code == 405:
         takes = (error.headers or {}).get("Allow", "another method")
-        detail = f"the address takes {takes}, not {request.method}; /docs describes the requests."
+        detail = f"the address takes {takes}, not {request.method}."
     return problem(error.status_code, detail, error.headers)
 
 
@@ -134,45 +131,14 @@ _MOST, _LONGEST = 10, 200
 """Faults of a request that are listed, and characters of the name of a field."""
 
 
-def faults_of(errors: Sequence[Mapping[str, Any]], known: Sequence[str]) -> list[FaultBody]:
-    """The first faults that pydantic found, at most one a field; ``known``: the fields of a request."""
-    problems: dict[tuple[str, ...], str] = {}
-    for error in errors:
-        unknown, parts = error["type"] == "extra_forbidden", error["loc"] or ("body",)
-        named = {0, len(parts) - 1 if unknown else 0}  # other parts may be tags of a union, such as list[str]
-        path = tuple(
-            str(part)
-            for place, part in enumerate(parts)
-            if place in named or isinstance(part, int) or part in HopsBody.model_fields
-        )
-        if unknown:
-            text = _unknown(path[-1], list(HopsBody.model_fields) if len(path) > 1 else known)
-        elif error["type"] == "missing":
-            text = "it is missing"
-        elif isinstance(error["input"], bytes):
-            text = "expected JSON (header content-type: application/json)"
-        else:
-            text = "expected an object" if error["type"].startswith("model_") else error["msg"]
-            text += f", got {short_repr(error['input'])}"
-        problems.setdefault(path, text)
-    parents = {path[:size] for path in problems for size in range(len(path))}  # an item's fault says more
-    faults = [
-        (".".join(part if part.strip() else repr(part) for part in path), text)
-        for path, text in problems.items()
-        if path not in parents
-    ]
-    return [
-        FaultBody(field=name[:_LONGEST].encode("utf-8", "replace").decode(), problem=text)
-        for name, text in faults[:_MOST]
-    ]
+def faults_of(errors: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The first faults that pydantic found: the field, and its problem."""
+    faults = []
+    for error in errors[:_MOST]:
+        field = ".".join(map(str, error["loc"] or ("body",)))[:_LONGEST].encode("utf-8", "replace").decode()
+        faults.append({"field": field, "problem": f"{error['msg']}, got {short_repr(error['input'])}"})
+    return faults
 
 
-def listed(faults: Sequence[FaultBody]) -> str:
-    return "; ".join(f"{fault.field}: {fault.problem}" for fault in faults[:3])
-
-
-def _unknown(name: str, known: Sequence[str]) -> str:
-    parts = re.split(r"[\W_]+", name.lower())  # top_k: k
-    near = [field for field in known if field in parts] or get_close_matches(name.lower(), known)
-    meant = f" (did you mean {' or '.join(near)}?)" if near else ""
-    return f"there is no such field{meant}; there are {', '.join(known) or 'none'}"
+def listed(faults: Sequence[Mapping[str, str]]) -> str:
+    return "; ".join(f"{fault['field']}: {fault['problem']}" for fault in faults[:3])

@@ -43,7 +43,6 @@ from grls.serve.bodies import (
     SearchBody,
     StreamBody,
     TraceBody,
-    TracedBody,
     VersionBody,
 )
 from grls.serve.problems import only_known_parameters, problem_for, problems
@@ -280,9 +279,12 @@ def _fields(metadata: Sequence[Mapping[str, Any]]) -> list[FieldBody]:
     return fields
 
 
-@router.post("/v1/trace", response_model=TracedBody)
+@router.post("/v1/trace")
 async def answer_trace(request: Request, body: TraceBody) -> dict[str, Any]:
-    """The beam at each token of the next passage, and the tokens that the constraint allows."""
+    """The beam at each token of the next passage, and the tokens that the constraint allows.
+
+    The fields are those of :class:`grls.explain.beams.BeamTrace`; a score that is no finite number is null.
+    """
     state = serving(request)
     check_queries([body.query], state.limits)
     check_limit("k", body.k or 1, state.limits.k)

@@ -111,7 +111,6 @@ def test_parameters_that_an_address_does_not_have(serving: Serving, method: str,
     assert answer.status_code == 422
     if method != "head":
         assert [fault["field"] for fault in answer.json()["errors"]] == ["retreiver"]
-        assert ("did you mean retriever?" in answer.text) == ("passages" in path)
 
 
 def test_what_is_read_can_be_asked_for_without_its_body(serving: Serving) -> None:
@@ -120,7 +119,7 @@ def test_what_is_read_can_be_asked_for_without_its_body(serving: Serving) -> Non
         path for path, methods in client.get("/openapi.json").json()["paths"].items() if "get" in methods
     ]
     assert "/health" in documented
-    for path in (*documented, "/", "/docs", "/metrics", "/openapi.json", "/page/none", "/v1/passages/none"):
+    for path in (*documented, "/", "/metrics", "/openapi.json", "/page/none", "/v1/passages/none"):
         address = path.format(passage="two%0Alines")
         whole, head = client.get(address), client.head(address)
         assert (head.status_code, head.content) == (whole.status_code, b"")
