@@ -24,9 +24,7 @@ from grls.io.jsonl import read_jsonl
 
 @pytest.mark.parametrize(("bad", "problem"), [
     ('{"_id": "p1", ', "expected a JSON object"),
-    ("[1, 2]", "expected a JSON object, got list"),
     ({"text": "x"}, "expected '_id' to be a non-empty string, the key is missing"),
-    ({"_id": "p1"}, "expected 'text' to be a string, the key is missing"),
     ({"_id": "p1", "text": "x", "metadata": "m"}, "expected metadata to be an object, got 'm'"),
     (b'{"_id": "p1", "text": "caf\xe9"}', "expected UTF-8 text"),
     ({"_id": "p0", "text": "x"}, "the id 'p0' is in line 1 already"),
@@ -237,17 +235,12 @@ def test_an_empty_corpus_and_half_a_character_find_nothing():
 
 @pytest.mark.parametrize(("bad", "problem"), [
     ("{", "expected a JSON object"),
-    ({"_id": "q1"}, "expected 'text' to be a non-empty string, the key is missing"),
     ({"_id": "q1", "text": "  "}, "the query text is empty"),
-    ({"text": "x"}, "expected '_id' to be a non-empty string, the key is missing"),
     ({"_id": "q1", "text": "x", "evidence": "p0"}, "expected evidence to be a list of strings"),
     ({"_id": "q1", "text": "x", "metadata": {"answers": 3}}, "metadata.answers to be a list of strings"),
     ({"_id": "q1", "text": "x", "metadata": {"proofs": ["p0"]}}, "metadata.proofs to be a list of lists"),
     ({"_id": "q1", "text": "x", "metadata": {"any_order": "true"}}, "metadata.any_order to be true or false"),
-    ({"_id": "q1", "text": "x", "type": 1, "metadata": {"type": 2}}, "'type' is a field, and a key of"),
     ({"_id": "q0", "text": "x"}, "the query id 'q0' is used twice"),
-    (b'{"_id": "q1", "text": "\xff"}', "expected UTF-8 text"),
-    (r'{"_id": "q1", "text": "\uDC00\uD800"}', "half a character"),
     ('{"_id": "q1", "text": "x", "n": ' + "[" * 99999 + "]" * 99999 + "}", "expected a JSON object"),
 ])  # fmt: skip
 def test_a_malformed_query_is_named_with_file_and_line(tmp_path: Path, bad: Any, problem: str) -> None:
@@ -257,7 +250,6 @@ def test_a_malformed_query_is_named_with_file_and_line(tmp_path: Path, bad: Any,
 
 @pytest.mark.parametrize("bad", [
     "q0\tp0\thigh",
-    "q0\tp0\t1\t2",
     "q0\tp0\t²",
     f"q0\tp0\t{'1' * 5000}",
 ])  # fmt: skip
@@ -272,11 +264,6 @@ def test_a_grade_that_no_measure_can_count_is_named_with_file_and_line(tmp_path:
         tmp_path / "test.tsv", ["query-id\tcorpus-id\tscore", "q0\tp0\t1000000", f"q0\tp1\t{grade}"]
     )
     names_fault(f"expected a grade between -1,000,000 and 1,000,000, got {grade}", file, 3, read_qrels, file)
-
-
-def test_qrels_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
-    file = write_jsonl(tmp_path / "test.tsv", ["query-id\tcorpus-id\tscore", b"q\xe9\tp0\t1"])
-    names_fault("expected UTF-8", file, 2, read_qrels, file)
 
 
 def test_qrels_of_beir_are_read(tmp_path: Path) -> None:

@@ -1,10 +1,7 @@
 """Files that once ended in an error of Python, or were read as they should not be: each found by the fuzz."""
 
-import json
 import pickle
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,28 +9,18 @@ from encoder_models import tiny_colbert
 from safetensors.numpy import load_file, save_file
 from small_data import tiny_bert, write_small
 
-from grls.answer.ralm.reranker import read_examples
 from grls.data.corpus import Corpus
-from grls.data.types import Passage, Query
-from grls.errors import ConfigError, DataError, GrlsError, MismatchError
-from grls.evaluation.answers import read_answers
-from grls.fitting.journal import JOURNAL, fit_journal
+from grls.errors import ConfigError, DataError, GrlsError
 from grls.index.files import map_array
 from grls.io.recipes import recipe_values
 from grls.io.seal import seal
-from grls.io.work import GrowingFile
 from grls.models.biencoder import BiEncoderModel
-from grls.models.load.build import TRAINING
-from grls.models.sentence_model import done_and_evidence
 from grls.retrieve.build import Building
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.multi_vector import MultiVectorRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.sparse import SparseRetriever
 from grls.retrieve.spec import MANIFEST, read_spec
-from grls.runs.portions import KeptResults
-from grls.train.doc2query.generate import FORM, QueryForm
-from grls.tune.step import Journal
 
 LAUGHS = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
@@ -58,60 +45,6 @@ def test_an_error_does_not_quote_a_whole_file() -> None:
     assert str(error).endswith("; write one.")
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
     assert str(GrlsError()) == ""
-
-
-def written(file: Path, *lines: Any) -> Path:
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return file
-
-
-def kept_results(file: Path) -> None:
-    with GrowingFile(file, {}) as kept:
-        list(KeptResults(kept, [Query("q", "text")]))
-
-
-READ = Corpus.from_passages([Passage("r0", "x"), Passage("r1", "y")])
-SETTINGS = {"settings": {}}
-PLAN = {"settings": {"data": "d"}}
-QUERY_FORM = "expected the form of a query generator"
-TRAINED = "expected an object of what was trained"
-EXAMPLE = {"prefix": "the", "passages": ["r0", "r1"], "scores": [0.5, 1]}
-ANSWER = {"query_id": "q", "answer": "a", "ended": "no", "quotes": []}
-BROKEN: list[tuple[str, list[Any], Callable[[Path], Any], str]] = [
-    ("t.jsonl", [SETTINGS, {"of": {"n": 1}, "found": 1}, {"of": {"n": 2}}], lambda file: Journal(file, {}),
-     "line 3: the field 'found' is missing"),
-    *((JOURNAL, [PLAN, {"of": of, "found": found}], lambda file: fit_journal(file.parent, "d"),
-       f"line 2: the field '{field}' is missing or malformed")
-      for field, of, found in (("of", 3, {}), ("found", "bm25", 3))),
-    ("any.jsonl", [{"settings": [{}]}, {}], lambda file: GrowingFile(file, {}), "holds no settings"),
-    *((JOURNAL, [PLAN, line], lambda file: fit_journal(file.parent, "e"), "holds a run over other data")
-      for line in ({"steps": "plan"}, [], "plan")),
-    *(("kept.jsonl", [SETTINGS, {"query_id": "q", "hits": hits}], kept_results,
-       "the record of query 'q' is damaged") for hits in ([["a"]], 3, [1])),
-    *((FORM, [content], lambda file: QueryForm.read(file.parent), QUERY_FORM) for content in (
-        [], {"passages": "none"}, {"query_tokens": "64"}, {"passage_tokens": 0}, {"more": 1}, None)),
-    *((TRAINING, [content], lambda file: done_and_evidence(str(file.parent)), TRAINED)
-      for content in ([], 3, None, "done")),
-    *(("examples.jsonl", [EXAMPLE | field], lambda file: read_examples(file, READ),
-       "line 1: expected 'prefix'")
-      for field in ({"scores": ["1", 2]}, {"scores": [10**400, 1]}, {"passages": [["r0"], "r1"]})),
-    ("answers.jsonl", [ANSWER], read_answers, "expected true or false, got 'no'"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "lines", "read", "said"), BROKEN)
-def test_a_file_of_other_content_is_named(
-    tmp_path: Path, name: str, lines: list[Any], read: Callable[[Path], Any], said: str
-) -> None:
-    with pytest.raises((DataError, MismatchError), match=said) as caught:
-        read(written(tmp_path / name, *lines))
-    assert str(tmp_path) in str(caught.value)
-
-
-def test_a_field_more_in_a_journal_is_nothing(tmp_path: Path) -> None:
-    file = written(tmp_path / "t.jsonl", SETTINGS, {"of": "a", "found": 1, "more": 2})
-    with Journal(file, {}) as journal:
-        assert journal.known == {"a": 1}
 
 
 @pytest.mark.parametrize("number", [np.inf, np.nan, 3e38])

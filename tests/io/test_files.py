@@ -20,11 +20,10 @@ from fixture_types import Patch
 from full_disk import full_disk
 from small_data import small_retriever, write_small
 
-from grls.answer.ralm.task import without
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
-from grls.data.filters import Only, read_allowed
-from grls.data.types import Hit, Passage, Query
+from grls.data.filters import read_allowed
+from grls.data.types import Hit
 from grls.errors import ConfigError, DataError, WriteError
 from grls.io import ending
 from grls.io.files import (
@@ -358,27 +357,6 @@ def test_a_line_that_names_a_passage_is_its_id_as_it_stands(tmp_path: Path) -> N
         file.write_bytes(content)
         raises(DataError, message, named_lines, file, "an id a line")
     raises(DataError, "no such file; expected an id a line", named_lines, tmp_path / "none", "an id a line")
-
-
-def test_ids_with_white_space_at_their_edges_are_allowed_removed_and_excluded(tmp_path: Path) -> None:
-    corpus = Corpus.from_passages(
-        [Passage(name, "text", title) for name, title in ((" a", ""), ("a", ""), ("b ", "T"))]
-    )
-    file = tmp_path / "ids"
-    file.write_text(" a\n  T\n")
-    assert without(corpus, file).passages.tolist() == [1]
-    file.write_text(" a\nb \n")
-    assert without(corpus, file).passages.tolist() == [1]
-    assert [line for _, line in named_lines(file, "an id a line")] == [" a", "b "]
-    (allowed,) = read_allowed(file, [Query("q", "?")])
-    assert allowed == Only(frozenset({" a", "b "}))
-    file.write_text("a\rb \n")
-    for read in (
-        lambda: without(corpus, file),
-        lambda: named_lines(file, "an id a line"),
-        lambda: read_allowed(file, []),
-    ):
-        raises(DataError, "carriage return", read)
 
 
 def test_a_full_disk_that_a_library_wraps_is_a_write_error(tmp_path: Path) -> None:

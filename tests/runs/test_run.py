@@ -136,12 +136,6 @@ def test_a_run_that_is_not_comparable_is_refused_with_the_difference(what: str) 
     raises(MismatchError, message, run.compatible_with, other)
 
 
-def test_other_texts_of_the_same_ids_are_named() -> None:
-    run = Run({"q1": []}, info=INFO, path="a.trec")
-    with pytest.raises(MismatchError, match="the ids are the same, the texts differ"):
-        run.compatible_with(replace(run, info=replace(INFO, queries="others"), path="b.trec"))
-
-
 def test_what_is_unknown_differs_from_nothing() -> None:
     run = Run(RANKINGS, info=INFO)
     run.compatible_with(run)
@@ -285,31 +279,15 @@ def test_results_hold_the_evidence_text_of_every_query(tmp_path):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("rankings", "chains", "message"), [
-    ({"q9": []}, {}, "query id 'q9' of the results is not in the queries given"),
-    ({"q1": [Hit("zz", 0.0)]}, {}, "passage id 'zz' of the results is not in corpus"),
-    ({"q1": [Hit("a", 0.0), Hit("a", 0.0)]}, {}, "lists a passage twice"),
-    ({}, {"q1": Chain((Hit("a", 0.0),), float("nan"), False)}, "finite chain scores"),
-])  # fmt: skip
-def test_results_of_other_data_are_refused(tmp_path, rankings, chains, message):
-    with pytest.raises(DataError, match=message):
-        Run.of(rankings, chains, DYNAMIC).save(tmp_path / "r", QUERIES, SPACED)
-    assert list(tmp_path.iterdir()) == []
-
-
 GOOD = {"query_id": "q", "text": "?", "score_mode": "full", "hits": []}
 
 
 @pytest.mark.parametrize(("bad", "message"), [
     ({**GOOD, "hits": None}, "list 'hits'"),
-    ({**GOOD, "hits": ["a"]}, "non-empty string 'id'"),
     ({**GOOD, "hits": [{"id": "a", "score": "1"}]}, "'score' to be a number, got '1'"),
-    ({**GOOD, "hits": [{"id": "a", "score": True}]}, "'score' to be a number"),
     ({**GOOD, "hits": [{"id": "a", "score": 10**400}]}, "expected a result line"),
-    ({**GOOD, "query_id": ""}, "non-empty string 'query_id'"),
     ({**GOOD, "query_id": "first"}, "used twice"),
     ({**GOOD, "score_mode": "renormalized"}, "one file holds one mode"),
-    ({**GOOD, "chain": "a"}, "list 'hops'"),
     ({**GOOD, "chain": {"hops": [], "score": 0}}, "'done' to be true or false"),
 ])  # fmt: skip
 def test_a_malformed_result_names_file_and_line(tmp_path, bad, message):
@@ -408,19 +386,11 @@ def test_a_file_that_was_not_written_with_it_is_unknown_to_the_manifest(run):
 
 
 @pytest.mark.parametrize("changes", [
-    {"format": 2}, {"system": 3}, {"steps": "double"}, {"corpus": None}, {"name": 3}, {"split": 1},
-    {"stages": [1]}, {"stages": None}, {"seconds": "long"}, {"seconds": True}, {"options": []},
-    {"files": [".trec"]}, {"unknown": 1},
+    {"format": 2}, {"steps": "double"}, {"corpus": None}, {"stages": [1]}, {"seconds": True}, {"unknown": 1},
 ])  # fmt: skip
 def test_a_malformed_manifest_is_refused_with_its_name(run, changes):
     edit(run, **changes)
     raises(DataError, r"run\.info\.json: expected the manifest of a run", read_info, run)
-
-
-@pytest.mark.parametrize("text", ["[]", "3", '"format"', "{}", '{"format": 1}'])
-def test_another_json_document_is_refused(run, text):
-    info_file(run).write_text(text)
-    raises(DataError, "expected the manifest of a run", read_info, run)
 
 
 def test_the_fingerprint_of_queries_heeds_ids_and_texts_and_no_order():
