@@ -75,15 +75,6 @@ def test_a_split_without_a_query_is_not_written(tmp_path, capsys):
     assert check_data(tmp_path / "out", Corpus.read(tmp_path / "out")).faults == []
 
 
-def test_evidence_that_is_no_passage_is_named():
-    pool = common.PassagePool()
-    pool.add("a holt is a den.", "Holt")
-    find = pool.finder()
-    assert find([("a holt  is a den.", "Holt")]) == ("p000000",)
-    with pytest.raises(DataError, match=r"the passage 'a holt is a den\.' is not in the pool: add it"):
-        find(["a holt is a den."])
-
-
 def test_query_texts_that_differ_in_signs_alone_are_no_leak():
     data = _data(train=[_query("q1", "a", "What is C++?")], test=[_query("q2", "b", "What is C#?")])
     common.refuse_faulty(data)
@@ -99,11 +90,6 @@ def test_split_keeps_groups_together_and_follows_the_seed():
     assert sorted(i for part in parts for i in part) == sorted(items)
     assert parts == common.split(items, (0.7, 0.1, 0.2), 3, group=lambda i: i.split("-")[0])
     assert parts != common.split(items, (0.7, 0.1, 0.2), 4, group=lambda i: i.split("-")[0])
-
-
-@pytest.mark.parametrize("ratios", [(0.5, 0.4), (1.5, -0.5)])
-def test_ratios_must_be_shares(ratios):
-    raises(ConfigError, "add up to 1", common.split, [1, 2], ratios, 0, group=lambda i: i)
 
 
 def test_a_pool_keeps_the_first_text_and_no_order_of_adding():

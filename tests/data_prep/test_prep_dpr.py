@@ -111,7 +111,7 @@ def test_answers_without_gold_are_refused(raw, tmp_path, capsys):
     assert "nq-test.qa.csv: the file names no gold passages; put nq-test_gold_info.json beside it" in error
 
 
-@pytest.mark.parametrize("listed", ["'x'", "[1]", "[", "__import__('os')"])
+@pytest.mark.parametrize("listed", ["[1]", "__import__('os')"])
 def test_malformed_answers_are_named(raw, tmp_path, capsys, listed):
     add_test(raw)
     (raw / "nq-test.qa.csv").write_text(f"who\t['x']\nwhat\t{listed}\n")
@@ -136,23 +136,9 @@ def test_a_question_of_two_files_is_refused_or_left_out_of_training(raw, tmp_pat
 
 
 @pytest.mark.parametrize(("records", "expected"), [
-    ([question(1, "1"), {"answers": []}], "record 2: expected 'question' to be a non-empty str"),
     ([question(1, "1", answers=["x", 1])], "record 1: expected 'answers' to be a non-empty str, got 1"),
-    ([question(1, positive_ctxs=None)], "record 1: expected 'positive_ctxs' to be a list, got None"),
     ([question(1, positive_ctxs=["x"])], "record 1: expected a positive passage with passage_id or psg_id"),
-    ('[{"question": "x"', "record 1: expected a JSON list of objects"),
 ])  # fmt: skip
 def test_malformed_questions_are_named(raw, tmp_path, capsys, records, expected):
     write_json(raw / "biencoder-nq-dev.json", records)
     assert f"biencoder-nq-dev.json: {expected}" in fails(prepare, capsys, *options(raw, tmp_path))
-
-
-def test_damaged_and_missing_files_are_named(raw, tmp_path, capsys):
-    corpus = raw / "psgs_w100.tsv.gz"
-    write_passages(corpus, header=("id", "text", "name"))
-    assert f"{corpus}, line 1: the header lacks title" in fails(prepare, capsys, *options(raw, tmp_path))
-    assert list(tmp_path.iterdir()) == [raw], "nothing half written stays"
-    corpus.unlink()
-    assert "psgs_w100.tsv: no such file; expected a table" in fails(prepare, capsys, *options(raw, tmp_path))
-    (raw / "biencoder-nq-dev.json").unlink()
-    assert "biencoder-nq-dev.json: no such file" in fails(prepare, capsys, *options(raw, tmp_path))

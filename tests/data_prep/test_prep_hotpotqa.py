@@ -61,8 +61,6 @@ def test_evidence_is_in_retrieval_order(raw, tmp_path, capsys):
      "expected 'gold_titles' to be two titles around ' | ', got 'Alvediston'"),
     (("x", "bridge", "Who?", "Alvediston | Nadder"),
      f"the gold title 'Nadder' stands in no line of {CORPUS}"),
-    (("x", "bridge", "", "Alvediston | Ebble (river)"), "the column 'question' is blank"),
-    (("x", "bridge", "Who?"), "expected 4 columns (example_id,"),
     (("a", "bridge", "Another?", "Alvediston | Ebble (river)"),
      "the question 'a' differs from its earlier row"),
 ])  # fmt: skip
@@ -72,15 +70,11 @@ def test_malformed_rows_are_named(raw, tmp_path, capsys, row, expected):
     assert f"{raw / QUESTIONS}, line 3: {expected}" in error
 
 
-def test_missing_columns_titles_and_files_are_named(raw, tmp_path, capsys):
+def test_repeated_titles_and_wrong_ratios_are_named(raw, tmp_path, capsys):
     options = ["--raw", raw, "--out", tmp_path / "out"]
     write_lines(raw / CORPUS, [RIVER, TOWN, RIVER])
     assert "line 3: the title 'Ebble (river)' is used twice" in fails(prepare, capsys, *options)
     write_lines(raw / CORPUS, [RIVER, TOWN])
-    write_rows(raw / QUESTIONS, [], COLUMNS[:2])
-    assert "line 1: the header lacks question, gold_titles" in fails(prepare, capsys, *options)
-    (raw / QUESTIONS).unlink()
-    assert f"{raw / QUESTIONS}: no such file; expected a table" in fails(prepare, capsys, *options)
     assert "expected three ratios" in fails(prepare, capsys, *options, "--ratios", "[0.5,0.5]")
 
 

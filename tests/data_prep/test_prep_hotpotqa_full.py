@@ -97,10 +97,8 @@ def test_a_question_of_both_files_is_refused_or_left_out_of_training(raw, tmp_pa
 
 @pytest.mark.parametrize(("record", "expected"), [
     ({**BRIDGE, "type": "list"}, "expected 'type' to be bridge or comparison, got 'list'"),
-    ({**BRIDGE, "answer": ""}, "expected 'answer' to be a non-empty str"),
     ({**BRIDGE, "supporting_facts": [["a", 0], "b"]},
      "expected supporting facts as [title, sentence], got 'b'"),
-    ({**BRIDGE, "supporting_facts": []}, "expected 'supporting_facts' to be a non-empty list"),
     (YES, "the id 'c' is used twice"),
 ])  # fmt: skip
 def test_malformed_questions_are_named(raw, tmp_path, capsys, record, expected):
@@ -111,9 +109,7 @@ def test_malformed_questions_are_named(raw, tmp_path, capsys, record, expected):
 
 @pytest.mark.parametrize(("change", "expected"), [
     ({"id": None}, "expected 'id' to be a number, got None"),
-    ({"text": "x"}, "expected 'text' to be a list of sentences, got 'x'"),
     ({"text": [["x"]]}, "expected 'text' to be a list of sentences, got [['x']]"),
-    ({"title": ""}, "expected 'title' to be a non-empty str"),
 ])  # fmt: skip
 def test_malformed_abstracts_are_named(raw, tmp_path, capsys, change, expected):
     file = raw / ABSTRACTS / "AB" / "wiki_00"
@@ -126,6 +122,4 @@ def test_malformed_abstracts_are_named(raw, tmp_path, capsys, change, expected):
 def test_missing_files_are_named(raw, tmp_path, capsys):
     (raw / ABSTRACTS).rename(raw / "elsewhere")
     assert f"{raw / ABSTRACTS}: no abstracts here" in fails(prepare, capsys, *options(raw, tmp_path))
-    (raw / "hotpot_dev_distractor_v1.json").unlink()
-    assert "hotpot_dev_fullwiki_v1.json: no such file" in fails(prepare, capsys, *options(raw, tmp_path))
     assert "dev_share" in fails(prepare, capsys, *options(raw, tmp_path, "--dev_share", "1"))

@@ -59,13 +59,10 @@ def test_a_table_without_a_header(tmp_path):
 
 @pytest.mark.parametrize(("content", "expected"), [
     ("id\ttext\n", "line 1: the header lacks title, got ['id', 'text']"),
-    ("", "line 1: the header lacks id, text, title, got []"),
     ("id\ttext\ttitle\n1\ta\n", "line 2: expected 3 columns (id, text, title), got ['1', 'a']"),
-    ("id\ttext\ttitle\n1\ta\tb\n2\ta\tb\tc\n", "line 3: expected 3 columns"),
     ("id\ttext\ttitle\n1\t \tb\n", "line 2: the column 'text' is blank"),
     ('id\ttext\ttitle\n1\ta\tb\n2\t"cut off\n', "line 3: expected 3 columns"),
     (b"id\ttext\ttitle\n1\t\xff\tb\n", "expected a table with the columns id, text, title ('utf-8' codec"),
-    (f"id\ttext\ttitle\n1\t{'x' * 200_000}\tb\n", "line 2: expected a table with the columns"),
 ])  # fmt: skip
 def test_a_malformed_table_is_named(content, expected, tmp_path):
     file = write(tmp_path, content)
@@ -77,7 +74,6 @@ def test_a_malformed_table_is_named(content, expected, tmp_path):
 
 @pytest.mark.parametrize(("content", "expected"), [
     ('{"a": 1}\n[1]\n', "line 2: expected a JSON object, got list"),
-    ('{"a": 1}\n{"a"', "line 2: expected a JSON object (Expecting"),
     (b'{"a": "\xff"}', "line 1: expected a JSON object ('utf-8' codec"),
     ('{"a": "\\ud800"}', "line 1: expected a JSON object ('utf-8' codec can't encode"),
 ])  # fmt: skip
@@ -91,7 +87,6 @@ def test_a_malformed_line_is_named(content, expected, tmp_path):
     ('[{"a": 1}, {"a":', "record 2: expected a JSON list of objects (parse error: premature EOF"),
     ('[{"a": 1}, 7]', "record 2: expected a JSON object, got 7"),
     ('[{"a": 1}] more', "record 2: expected a JSON list of objects (parse error: trailing garbage"),
-    ('{"a": 1}', "expected a JSON list of objects, found no record"),
     ("[]", "expected a JSON list of objects, found no record"),
     ("", "record 1: expected a JSON list of objects"),
 ])  # fmt: skip

@@ -41,11 +41,6 @@ def test_a_question_asked_twice_stays_in_one_split(raw, tmp_path):
 @pytest.mark.parametrize(("text", "expected"), [
     ("[{]", "dev.json: expected a JSON document (Expecting property name enclosed in double quotes: line 1"),
     ("{}", "dev.json: expected a JSON list of questions, got dict"),
-    ("[3]", "dev.json: record 1: expected a JSON object"),
-    (json.dumps([_record(1), _record(2, facts=[])]),
-     "dev.json: record 2: expected 'facts' to be a non-empty list"),
-    (json.dumps([_record(1, facts=["x", " "])]), "record 1: expected 'facts' to be a non-empty str, got ' '"),
-    (json.dumps([_record(1, answer="yes")]), "record 1: expected 'answer' to be a non-empty bool, got 'yes'"),
 ])  # fmt: skip
 def test_malformed_files_are_named(raw, tmp_path, capsys, text, expected):
     (raw / "dev.json").write_text(text)
@@ -103,18 +98,7 @@ def test_paragraphs_that_the_file_lacks_are_named(raw, paragraphs, tmp_path, cap
     assert [q.id for some in load(tmp_path / "out")[1].values() for q in some] == ["s0"]
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ('{"a-1": {"title": "a"}}', "record 'a-1': expected 'content' to be a non-empty str, the key is missing"),
-    ('{"a-1": {"title": "a", "content": "x"}, "b-1":', "record 2: expected a JSON object whose values are"),
-    ("[]", "expected a JSON object whose values are objects, found no record"),
-])  # fmt: skip
-def test_malformed_paragraphs_are_named(raw, paragraphs, tmp_path, capsys, text, expected):
-    paragraphs.write_text(text)
-    options = ["--raw", raw, "--out", tmp_path / "out", "--paragraphs", paragraphs]
-    assert f"{paragraphs}: {expected}" in fails(prepare, capsys, *options)
-
-
-@pytest.mark.parametrize("evidence", [None, [7], [[["x"], 7]], [[[["x", 7]]]]])
+@pytest.mark.parametrize("evidence", [None, [[["x"], 7]]])
 def test_malformed_evidence_is_named(raw, paragraphs, tmp_path, capsys, evidence):
     (raw / "strategyqa_train.json").write_text(json.dumps([_record(1, evidence=evidence)]))
     options = ["--raw", raw, "--out", tmp_path / "out", "--paragraphs", paragraphs]
