@@ -56,7 +56,6 @@ PAGES = {
             "grls.constraint.transformers",
             "grls.constraint.vllm",
             "grls.constraint.sglang",
-            "grls.constraint.layouts",
         ),
     ),
     "retrieve": Page(

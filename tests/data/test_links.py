@@ -2,11 +2,9 @@
 
 import json
 import re
-from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,16 +120,6 @@ def test_names_are_those_of_a_naive_search(titles: list[str], text: str) -> None
     assert named(links, text) == [(name, bearers[name]) for name in dict.fromkeys(expected)]
 
 
-def test_a_passage_may_hold_very_many_names() -> None:
-    titles = [
-        f"{a} {b}" for a, b in product(map("Aa{:03}".format, range(100)), map("Bb{:03}".format, range(50)))
-    ]
-    links = links_of(*titles, "All", texts={len(titles): ", ".join(titles)})
-    found = links.of(len(titles))
-    assert np.concatenate([naming.passages for naming in found]).tolist() == list(range(len(titles)))
-    assert all(re.fullmatch(r"aa\d+ bb\d+", naming.words) for naming in found)
-
-
 @given(st.lists(WORDS | st.text("aB ß東🎬é-_!", max_size=8), min_size=1, max_size=6), WORDS)
 def test_a_question_and_a_passage_of_one_text_hold_the_same_names(titles: list[str], words: str) -> None:
     text = f"{words} {titles[0]} {words} {titles[-1]}"
@@ -154,12 +142,6 @@ def test_a_question_and_a_passage_of_one_text_hold_the_same_names(titles: list[s
 def test_one_word_counts_as_it_is_written(title: str, text: str, found: bool) -> None:
     links = links_of(title, "zz", texts={1: text})
     assert bool(links.in_text(text)) == bool(links.of(1)) == found
-
-
-def test_all_titles_may_be_equal() -> None:
-    links = links_of(*["New York City"] * 3000, "zz", texts={3000: "of New York City"})
-    (name,) = links.of(3000)
-    assert (len(name.passages), name.weight) == (3000, 1.0)
 
 
 @pytest.fixture
@@ -193,13 +175,6 @@ def test_a_kept_table_is_opened_again(kept: Path, monkeypatch: pytest.MonkeyPatc
         file.unlink()
     assert spoken(linked(links=["c"]).links()) == expected
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == first
-
-
-def test_a_corpus_without_names_is_kept_too(kept: Path) -> None:
-    corpora = [Corpus.from_passages([Passage("a", "One two three")]) for _ in range(2)]
-    assert [bool(corpus.links()) for corpus in corpora] == [False, False]
-    assert corpora[1].links().of(0) == corpora[1].links().in_text("One two") == []
-    assert len([*kept.iterdir()]) == 1
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "gone", "foreign", "manifest"])

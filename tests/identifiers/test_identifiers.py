@@ -401,12 +401,6 @@ def test_an_added_passage_needs_the_encoder_of_the_codes(place: Path, tmp_path: 
     assert found(retriever) == before
 
 
-def test_a_tokenizer_that_takes_no_rows_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded = CausalLM(str(place / "llama")).load()
-    monkeypatch.setattr(type(loaded.tokenizer), "add_tokens", lambda *a, **b: 0)
-    raises(ConfigError, "takes 0 of 2 new rows, such as <c0_0>", add_rows, *loaded, ["<c0_0>", "<c0_1>"])
-
-
 def test_a_text_that_spells_a_row_is_no_row(place: Path) -> None:
     loaded = CausalLM(str(place / "llama")).load()
     add_rows(*loaded, ["<c0_0>", "<c0_1>"])

@@ -153,17 +153,6 @@ def test_numbers_of_every_width_lead_to_the_same_passages(rows: int, tmp_path: P
     assert contents(tmp_path / "memory") == contents(tmp_path / "stream")
 
 
-def test_edges_of_an_index_of_billions_of_rows() -> None:
-    """Their places are unsigned and of eight bytes there, which NumPy does not mix with signed ones."""
-    index = index_sequences([np.array([3, 4, END]), np.array([3, 5, END]), np.array([4, END])], END)
-    assert isinstance(index, ArrayIndex)
-    arrays = index.arrays()
-    wide = ArrayIndex.restore(index.rows, {**arrays, "first_edges": arrays["first_edges"].astype(np.uint64)})
-    found, expected = (one.allowed(np.array([one.start()])) for one in (wide, index))
-    assert found.tokens.tolist() == expected.tokens.tolist() == [3, 4]
-    assert found.states.tolist() == expected.states.tolist()
-
-
 def _written(index: ArrayIndex, sequence: np.ndarray) -> tuple[int, ...]:
     """The passages that are these tokens, and on the way there whether each may follow."""
     state = index.start()

@@ -31,7 +31,6 @@ from grls.io.files import (
     atomic_file,
     atomic_folder,
     atomic_path,
-    is_write_failure,
     named_lines,
     read_json,
     read_text,
@@ -368,16 +367,6 @@ def test_a_full_disk_that_a_library_wraps_is_a_write_error(tmp_path: Path) -> No
     with pytest.raises(RuntimeError, match="a bug"), atomic_path(tmp_path / "made"):
         raise RuntimeError("a bug")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_errors_of_writers_in_other_languages_are_known() -> None:
-    for text in (
-        "basic_ios::clear: iostream error",
-        "PytorchStreamWriter failed writing file",
-        "(os error 28)",
-    ):
-        assert is_write_failure(RuntimeError(text))
-    assert not is_write_failure(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
 
 
 @pytest.mark.parametrize(("number", "printed"), [(errno.ENOSPC, False), (errno.ENOENT, True)])
