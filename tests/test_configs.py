@@ -457,7 +457,7 @@ def test_readme_commands(
             given += ["--fit.batch_size=8"]
         assert main(given) == 0, given
     assert "recall" in capsys.readouterr().out
-    for name in ("report.html", "why.html"):
+    for name in ("report.html", "why.json"):
         assert (workplace / "runs" / "mine" / name).is_file()
 
 

@@ -90,7 +90,7 @@ def test_an_option_out_of_bounds_is_named_as_it_is_typed(
 ROOT = Path(grls.__file__).parents[1]
 SHELL = {
     "io/option_errors.py": "reads what jsonargparse says",
-    **dict.fromkeys(("io/html.py", "explain/page.py", "serve/page/files.py"), "styles"),
+    **dict.fromkeys(("io/html.py", "serve/page/files.py"), "styles"),
 }
 """Files and folders that may write ``--``, and why."""
 

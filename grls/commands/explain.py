@@ -60,16 +60,15 @@ def explain(
         hops: Of a search that decodes passages: single: every gold passage without evidence; fixed and
             dynamic: hop by hop, each gold passage after those before it in gold order (dynamic: DONE may be
             written, with its bias); ranked: so, and where each gold passage stands in the ranking.
-        output: Write OUTPUT.html (with the beam tree) and OUTPUT.json; for `all`, and where ranks are
-            printed, OUTPUT.json alone.
+        output: Write OUTPUT.json with all facts.
         limit: For `all`: number of first queries to explain; null: all.
     """
     from grls.api.explaining import explain_query, find_query
     from grls.commands.retrievers import bm25_over
     from grls.data.dataset import read_queries
     from grls.explain.explain import Explanation, explainable
-    from grls.explain.page import write_explanations
-    from grls.explain.standing import DEPTH, GoldStanding, standing_record
+    from grls.explain.standing import DEPTH, standing_record
+    from grls.explain.text import explanation_record
     from grls.io.files import refuse_unwritable
     from grls.retrieve.hops.retriever import hop_by_hop
     from grls.retrieve.registry import Opening, load_retriever, names_bm25
@@ -105,12 +104,13 @@ def explain(
     question, order = find_query(query, gold, folder, split, opened.corpus)
     explained = explain_query(opened, question, order, k or DEPTH, k, case.widest)
     print(explained)
-    steps = [one.details for one in explained if isinstance(one.details, Explanation)]
-    ranks = [standing_record(one.details) for one in explained if isinstance(one.details, GoldStanding)]
-    if output is not None and steps:
-        print("\nwrote " + ", ".join(write_explanations(output, steps)))
-    else:
-        _write(output, ranks)
+    records = [
+        explanation_record(one.details)
+        if isinstance(one.details, Explanation)
+        else standing_record(one.details)
+        for one in explained
+    ]
+    _write(output, records)
 
 
 def _ids(listed: str, corpus: Corpus) -> list[str]:

@@ -175,56 +175,26 @@ def trace_beam(
         (subset,) = generator.subsets([next_query], allow)
         prior = inner.priors_of([next_query], [generator.corpus.passages(numbers)])
         hidden = [*([] if hops.repeat else numbers), *([] if may_end else [generator.done])]
-        watched = watch(generator, model_input, k, hidden, subset, prior, most)
+        decoder = generator.decoder(k)
+        recorder = RecordingModel(decoder.generator)
+        steps: list[BeamStep] = []
+        recorded = replace(decoder, generator=recorder, observer=steps.append)
+        (hits,) = recorded.search((model_input,), k, (hidden,), (subset,), prior=prior)
+        listing = _Listing(generator, decoder, (hidden,), subset, prior, most)
         return BeamTrace(
             evidence=tuple(evidence),
-            mode=watched.decoder.mode,
-            beams=watched.decoder.beams,
+            mode=decoder.mode,
+            beams=decoder.beams,
             k=k,
-            early_stop=watched.decoder.stops_early,
+            early_stop=decoder.stops_early,
             vocabulary=int(generator.model.config.vocab_size),
-            passages=watched.passages,
+            passages=int(listing.remaining(np.array([decoder.index.start()]))[0]),
             stop=stop if may_end else Never(),
             rescored=generator.options.rescore,
-            steps=watched.steps,
-            cut=watched.cut,
-            results=watched.results,
+            steps=listing.steps(steps[:MOST_STEPS], recorder.steps),
+            cut=len(steps) > MOST_STEPS,
+            results=tuple(listing.result(hit.passage, hit.score) for hit in hits),
         )
-
-
-class WatchedSearch(NamedTuple):
-    """A search that was recorded; see :class:`BeamTrace`."""
-
-    decoder: Decoder
-    passages: int
-    steps: tuple[TracedStep, ...]
-    cut: bool
-    results: tuple[TracedResult, ...]
-
-
-def watch(
-    generator: GenerativeRetriever,
-    model_input: Sequence[int],
-    k: int,
-    hidden: Sequence[int],
-    subset: Subset | None,
-    prior: Prior | None,
-    most: int,
-) -> WatchedSearch:
-    """Search with one model input, without the passages ``hidden``, and record the search."""
-    decoder = generator.decoder(k)
-    recorder = RecordingModel(decoder.generator)
-    steps: list[BeamStep] = []
-    recorded = replace(decoder, generator=recorder, observer=steps.append)
-    (hits,) = recorded.search((model_input,), k, (hidden,), (subset,), prior=prior)
-    listing = _Listing(generator, decoder, (hidden,), subset, prior, most)
-    return WatchedSearch(
-        decoder=decoder,
-        passages=int(listing.remaining(np.array([decoder.index.start()]))[0]),
-        steps=listing.steps(steps[:MOST_STEPS], recorder.steps),
-        cut=len(steps) > MOST_STEPS,
-        results=tuple(listing.result(hit.passage, hit.score) for hit in hits),
-    )
 
 
 def passage_or_done(generator: GenerativeRetriever, number: int) -> Passage:

@@ -27,7 +27,7 @@ from grls.decode.trace import (
     score_passages,
     trace,
 )
-from grls.explain.beams import LISTED, TracedStep, passage_numbers, passage_or_done, watch
+from grls.explain.beams import passage_numbers, passage_or_done
 from grls.explain.options import candidates_listed
 from grls.io.locks import exclusive
 from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, single_steps
@@ -97,9 +97,6 @@ class Explainer:
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
             decoder, hits = searches.decoder, searches.trace.found
             returned = [hit.passage for hit in hits]
-            taken, listed = searches.taken(decoder.beams), max(LISTED, decoder.beams)  # all that were kept
-            search = searches.model_input, taken, searches.exclude, None, searches.prior
-            steps = watch(generator, *search, listed).steps
             for number in numbers[: len(gold)]:
                 judgement = judge(searches, number, done, self.widest)
                 score = None if searches.excluded(number) else searches.score(number)
@@ -151,7 +148,6 @@ class Explainer:
                         done=ending,
                         twins=tuple(self._names(searches.twins(number))),
                         cut_tokens=cut,
-                        steps=steps,
                         priors=searches.prior is not None,
                     )
                 )
@@ -280,7 +276,6 @@ class Explanation(NamedTuple):
         done: Score and rank of DONE; None if the model may not write DONE.
         twins: Ids of other passages with equal tokens.
         cut_tokens: Number of its tokens that the length limit cut.
-        steps: What the search considered.
         priors: Whether priors look ahead for the generator; all scores include them.
     """
 
@@ -303,7 +298,6 @@ class Explanation(NamedTuple):
     done: Ending | None
     twins: tuple[str, ...]
     cut_tokens: int
-    steps: tuple[TracedStep, ...]
     priors: bool = False
 
     @property

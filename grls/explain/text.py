@@ -143,6 +143,14 @@ def _left(e: Explanation) -> str:
     )
 
 
+def explanation_record(e: Explanation) -> dict[str, Any]:
+    """All facts, for JSON."""
+    fields: dict[str, Any] = plain_values(e)
+    fields["query"].pop("metadata")
+    fields |= fields.pop("stop").options
+    return fields | {"verdict": e.verdict, "why": why(e), "hop": e.hop, "left": plain_values(e.left)}
+
+
 class Part(NamedTuple):
     """A part of a report: a terminal prints it, a page lays it out.
 

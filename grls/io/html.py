@@ -1,13 +1,11 @@
-"""The frame and style of the HTML pages of ``grls experiment`` and ``grls explain``.
+"""The frame and style of the HTML pages of ``grls experiment`` and ``grls fit``.
 
-A content security policy forbids the browser to load anything, and to run any script but the page's own.
+A content security policy forbids the browser to load anything, and to run any script.
 Who makes the content escapes it.
 """
 
 from __future__ import annotations
 
-from base64 import b64encode
-from hashlib import sha256
 from html import escape
 
 STYLE = """\
@@ -40,12 +38,9 @@ th, td { padding: 0.3rem 0.7rem; border-top: 1px solid var(--line); text-align: 
 """
 
 
-def document(title: str, style: str, body: str, script: str = "") -> str:
-    """A whole page; ``title`` is plain text, ``script`` runs once the content is there."""
+def document(title: str, style: str, body: str) -> str:
+    """A whole page; ``title`` is plain text."""
     policy = "default-src 'none'; style-src 'unsafe-inline'"
-    if script:
-        policy += f"; script-src 'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
-        body += f"\n<script>{script}</script>"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
