@@ -2,8 +2,7 @@
 
 A field that a filter names becomes a column: a small code per passage, and the values that the codes stand
 for; each value is compared once. Columns and results of filters are cached up to a number of bytes; the least
-recently used go first. They never grow stale, since a corpus does not change; a corpus with more passages
-takes over the columns of the first one. Threads may share the columns.
+recently used go first. They never grow stale, since a corpus does not change. Threads may share the columns.
 """
 
 from __future__ import annotations
@@ -99,24 +98,13 @@ class MetadataColumns:
                     self._cache.put(expression, bits, bits.nbytes + _FILTER_BYTES)
         return np.flatnonzero(np.unpackbits(bits, count=len(self._table)))
 
-    def extended(self, table: PassageTable) -> MetadataColumns:
-        """The columns of a table that begins with the rows of this one, which are not read again."""
-        longer = MetadataColumns(table, self._most)
-        if self._fields is not None:
-            entries = self._cache.items()
-            coders = {name: _Coder(column) for name, column in entries if isinstance(column, FieldColumn)}
-            columns, fields = longer._read(coders, len(self._table))
-            longer._fields = self._fields | fields
-            longer._keep(columns)
-        return longer
-
     def _columns(self, names: list[str], source: str) -> dict[str, FieldColumn] | None:
         """None if a field is too large for a column."""
         columns = {name: self._cache.get(name) for name in names}
         missing = [name for name in names if columns[name] is None]
         known = self._fields is None or self._fields.issuperset(names)
         if missing and known and not self._large & set(names):
-            read, self._fields = self._read({name: _Coder() for name in missing})
+            read, self._fields = self._read(missing)
             self._keep(read)
             columns.update(read)
         for name in missing:
@@ -128,7 +116,7 @@ class MetadataColumns:
 
     def _parts(self, names: list[str]) -> Iterator[dict[str, FieldColumn]]:
         """The columns of fields by batches of passages, where a column of the corpus would be too large."""
-        for objects, rows in self._batches(0):
+        for objects, rows in self._batches():
             yield {name: FieldColumn(rows, [entry.get(name) for entry in objects]) for name in names}
 
     def _keep(self, columns: dict[str, FieldColumn | None]) -> None:
@@ -138,21 +126,20 @@ class MetadataColumns:
             if column is None or not self._cache.put(name, column, column.size):
                 self._large.add(name)
 
-    def _read(
-        self, coders: dict[str, _Coder], start: int = 0
-    ) -> tuple[dict[str, FieldColumn | None], frozenset[str]]:
-        """Columns from a row on (None: too many values), and the names of all fields there."""
+    def _read(self, names: list[str]) -> tuple[dict[str, FieldColumn | None], frozenset[str]]:
+        """The columns of fields (None: too many values), and the names of all fields."""
+        coders = {name: _Coder() for name in names}
         fields: set[str] = set()
-        for objects, rows in self._batches(start):
+        for objects, rows in self._batches():
             fields.update(*objects)
             for name, coder in coders.items():
                 coder.add([entry.get(name) for entry in objects], rows)
         return {name: coder.column() for name, coder in coders.items()}, frozenset(fields)
 
-    def _batches(self, start: int) -> Iterator[tuple[list[dict[str, Any]], npt.NDArray[np.int64]]]:
+    def _batches(self) -> Iterator[tuple[list[dict[str, Any]], npt.NDArray[np.int64]]]:
         """The different metadata of each batch of passages, and for each passage its index among them."""
         texts = self._table.data.column("metadata")
-        for first in range(start, len(texts), _ROWS):
+        for first in range(0, len(texts), _ROWS):
             encoded = texts.slice(first, _ROWS).combine_chunks().dictionary_encode()
             rows = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
             yield [json.loads(text) for text in encoded.dictionary.to_pylist()], rows
@@ -177,10 +164,10 @@ def part_mask(expression: Expression, columns: Mapping[str, FieldColumn]) -> Mas
 
 
 class _Coder:
-    def __init__(self, column: FieldColumn | None = None):
-        self._values: list[Any] = [None] if column is None else list(column.values)
-        self._codes: list[Codes] = [np.empty(0, dtype=np.uint8) if column is None else column.codes]
-        self._code_of = {_key(value): code for code, value in enumerate(self._values)}
+    def __init__(self) -> None:
+        self._values: list[Any] = [None]
+        self._codes: list[Codes] = [np.empty(0, dtype=np.uint8)]
+        self._code_of = {_key(None): 0}
 
     def add(self, values: Sequence[Any], rows: npt.NDArray[np.int64]) -> None:
         """Values of the field, and for each added passage the index of its value."""
@@ -232,8 +219,3 @@ class _Cache:
             while self._bytes > self._most:
                 self._bytes -= self._entries.popitem(last=False)[1][1]
         return True
-
-    def items(self) -> list[tuple[Any, Any]]:
-        """The least recently used first."""
-        with self._lock:
-            return [(key, value) for key, (value, _) in self._entries.items()]

@@ -272,9 +272,7 @@ class Corpus:
                 "replace a passage, remove it in the same call.",
                 passages.source,
             )
-        corpus = Corpus(PassageTable(*self.table.parts, *passages.table.parts), self.source)
-        corpus.columns = self.columns.extended(corpus.table)
-        return corpus
+        return Corpus(PassageTable(*self.table.parts, *passages.table.parts), self.source)
 
     def select(self, numbers: Sequence[int]) -> Corpus:
         """The passages with these numbers, in memory."""

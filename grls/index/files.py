@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 
-from grls.errors import IndexFormatError, MismatchError
+from grls.errors import DataError, IndexFormatError, MismatchError
 from grls.index.rows import Array
-from grls.io.files import note_mapped
-from grls.io.seal import CHECKED_BYTES, changed
+from grls.io.files import note_mapped, other_format, read_json
+from grls.io.seal import CHECKED_BYTES, FILES, changed
 
 REBUILD = "build it again with `grls index`."
 """The remedy for a damaged index."""
 
 
-def refuse_other_origin(
-    manifest: dict[str, Any], folder: Path, tokenizer: str | None, corpus: str | None
-) -> None:
+def read_manifest(
+    file: Path, version: int, fields: Mapping[str, type], tokenizer: str | None, corpus: str | None
+) -> dict[str, Any]:
+    """The manifest of an index, of this format, with fields of these types.
+
+    ``tokenizer``, ``corpus``: the fingerprints that it must name; None accepts any.
+    """
+    if not file.is_file():
+        raise IndexFormatError(f"{file.parent}: no index here ({file.name} is missing); {REBUILD}")
+    try:
+        manifest = read_json(file)
+    except DataError as error:
+        raise IndexFormatError(f"{error} The file is damaged; {REBUILD}") from None
+    if not isinstance(manifest, dict):
+        raise IndexFormatError(f"{file}: expected a JSON object; {REBUILD}")
+    if manifest.get("format") != version:
+        raise IndexFormatError(f"{file.parent}: {other_format(manifest.get('format'), version)}")
+    for name, kind in {"tokenizer": str, "corpus": str, FILES: dict, **fields}.items():
+        if not isinstance(manifest.get(name), kind):
+            raise IndexFormatError(f"{file}: the key {name!r} is missing or malformed; {REBUILD}")
     for name, expected in (("tokenizer", tokenizer), ("corpus", corpus)):
-        if expected is not None and manifest.get(name) != expected:
-            raise MismatchError(f"{folder}: the index was built with another {name}; {REBUILD}")
+        if expected is not None and manifest[name] != expected:
+            raise MismatchError(f"{file.parent}: the index was built with another {name}; {REBUILD}")
+    return manifest
 
 
 def load_arrays(

@@ -24,10 +24,9 @@ from grls.cluster.workers import Cluster
 from grls.errors import ConfigError, GrlsError, IndexFormatError
 from grls.index.array import ArrayIndex
 from grls.index.base import Allowed, ConstraintIndex, Segment
-from grls.index.files import REBUILD, load_arrays, map_array, refuse_other_origin
+from grls.index.files import REBUILD, load_arrays, map_array, read_manifest
 from grls.index.rows import Array, Form, Ints, Rows, SortedRows, sort, unsigned
 from grls.index.storage import load_index, write_index
-from grls.io.files import read_json
 from grls.io.seal import seal
 
 _BITS = 10
@@ -345,9 +344,14 @@ def open_ranges(
     folder: Path, tokenizer: str | None = None, corpus: str | None = None, verify: bool | None = None
 ) -> RangedIndex:
     """Open all parts of a folder that :func:`write_ranges` wrote; see :func:`grls.index.load_index`."""
-    record = _read(folder / RANGES)
-    refuse_other_origin(record, folder, tokenizer, corpus)
-    count = record["parts"]
+    record = read_manifest(folder / RANGES, FORMAT, {"parts": int}, tokenizer, corpus)
+    count, address = record["parts"], record.get("ray")
+    if not 1 <= count <= MOST_PARTS:
+        raise IndexFormatError(
+            f"{folder / RANGES}: expected 1 to {MOST_PARTS:,} parts, got {count:,}; {REBUILD}"
+        )
+    if address is not None:
+        workers_of(address if isinstance(address, str) else "", USUAL_WORKERS)
     files = [PartFiles(folder / f"part-{n}", folder / f"numbers-{n}.npy") for n in range(count)]
     names = [file.numbers.stem for file in files]
     arrays = load_arrays(folder / RANGES, record, names, verify)
@@ -364,30 +368,13 @@ def open_ranges(
                 f"{file.numbers}: these are not the numbers of {len(segment):,} of {total:,} passages; "
                 f"{REBUILD}"
             )
-    if record["ray"] is not None:
-        return RangedIndex(PartsOnRay(files, record["ray"]))
+    if address is not None:
+        return RangedIndex(PartsOnRay(files, address))
     return RangedIndex(PartsHere(parts))
 
 
 def _name(corpus: str, number: int, parts: int) -> str:
     return f"{corpus}, range {number + 1} of {parts}"
-
-
-def _read(file: Path) -> dict[str, Any]:
-    record = read_json(file)
-    fields = {"format": int, "parts": int, "tokenizer": str, "corpus": str, "files": dict}
-    good = isinstance(record, dict) and record.get("format") == FORMAT
-    if not good or not all(isinstance(record.get(name), kind) for name, kind in fields.items()):
-        raise IndexFormatError(f"{file}: expected the parts of an index of format {FORMAT}; {REBUILD}")
-    if not 1 <= record["parts"] <= MOST_PARTS:
-        raise IndexFormatError(
-            f"{file}: expected 1 to {MOST_PARTS:,} parts, got {record['parts']:,}; {REBUILD}"
-        )
-    address = record.get("ray")
-    if address is not None:
-        workers_of(address if isinstance(address, str) else "", USUAL_WORKERS)
-    checked: dict[str, Any] = record
-    return checked
 
 
 class PartFiles(NamedTuple):

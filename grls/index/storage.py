@@ -16,24 +16,25 @@ from typing import Any
 
 import numpy as np
 
-from grls.errors import ConfigError, DataError, IndexFormatError, out_of_memory
+from grls.errors import ConfigError, IndexFormatError, out_of_memory
 from grls.index.array import ArrayIndex
 from grls.index.base import Segment
 from grls.index.external_sort import Runs, Spill, merge_runs
 from grls.index.files import (
     REBUILD,
     load_arrays,
-    refuse_other_origin,
+    read_manifest,
 )
 from grls.index.registry import BACKENDS, BUILT_IN, ROW_ARRAYS
 from grls.index.rows import MAX_LENGTH, Array, Form, Offsets, Rows, Sequences
-from grls.io.files import atomic_folder, other_format, read_json
+from grls.io.files import atomic_folder
 from grls.io.recipes import VARIABLE, load_plugins
 from grls.io.seal import chosen_verify, seal
 
 FORMAT = 3
 INDEX_MANIFEST = "index.json"
 FORMS = ("whole", "prefixes")
+_FIELDS = {"end": int, "passages": int, "rows": int, "tokens": int, "longest": int, "form": str}
 
 
 def save_stream(
@@ -161,25 +162,17 @@ def load_index(
         MismatchError: The index was built with another tokenizer or corpus.
     """
     path = Path(folder)
-    if not (path / INDEX_MANIFEST).is_file():
-        raise IndexFormatError(f"{path}: no index here ({INDEX_MANIFEST} is missing); {REBUILD}")
-    try:
-        manifest = read_json(path / INDEX_MANIFEST)
-    except DataError as error:
-        raise IndexFormatError(f"{error} The file is damaged; {REBUILD}") from None
-    if not isinstance(manifest, dict):
-        raise IndexFormatError(f"{path / INDEX_MANIFEST}: expected a JSON object; {REBUILD}")
+    file = path / INDEX_MANIFEST
+    manifest = read_manifest(file, FORMAT, _FIELDS, tokenizer, corpus)
     if manifest.get("backend") not in list(BACKENDS):
         load_plugins()
-    if manifest.get("format") != FORMAT:
-        raise IndexFormatError(f"{path}: {other_format(manifest.get('format'), FORMAT)}")
     if manifest.get("backend") not in list(BACKENDS):
         raise IndexFormatError(
             f"{path}: index backend {manifest.get('backend')!r}; this version reads {', '.join(BACKENDS)}: "
             f"name the module that registers the backend in {VARIABLE}, or {REBUILD}"
         )
-    _refuse_incomplete(manifest, path / INDEX_MANIFEST)
-    refuse_other_origin(manifest, path, tokenizer, corpus)
+    if manifest["form"] not in FORMS:
+        raise IndexFormatError(f"{file}: the key 'form' is malformed; {REBUILD}")
     backend = BACKENDS[manifest["backend"]]  # its files are opened, whatever else a manifest names
     if needed := [name for name in backend.stored if f"{name}.npy" not in manifest["files"]]:
         raise _misfit_of(manifest, path, f"{min(needed)} is missing")
@@ -216,18 +209,6 @@ def _misfit_of(manifest: dict[str, Any], path: Path, reason: str) -> IndexFormat
         f"{path / INDEX_MANIFEST}: its files do not fit the backend {manifest['backend']!r} ({reason}); "
         f"{REBUILD}"
     )
-
-
-def _refuse_incomplete(manifest: dict[str, Any], file: Path) -> None:
-    kinds: dict[str, type] = {
-        "end": int, "tokenizer": str, "corpus": str, "files": dict, "passages": int, "rows": int,
-        "tokens": int, "longest": int, "form": str,
-    }  # fmt: skip
-    wrong = [key for key, kind in kinds.items() if not isinstance(manifest.get(key), kind)]
-    if not wrong and manifest["form"] not in FORMS:
-        wrong = ["form"]
-    if wrong:
-        raise IndexFormatError(f"{file}: the key {wrong[0]!r} is missing or malformed; {REBUILD}")
 
 
 _AT_ONCE = 1 << 20

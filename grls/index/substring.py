@@ -24,11 +24,11 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from grls.errors import DataError, IndexFormatError
-from grls.index.files import load_arrays, refuse_other_origin
+from grls.errors import DataError
+from grls.index.files import load_arrays, read_manifest
 from grls.index.keys import Following, KeyIndex, States
 from grls.index.rows import Array, Ints, unsigned
-from grls.io.files import atomic_folder, read_json
+from grls.io.files import atomic_folder
 from grls.io.seal import seal
 
 _LARGE = 4096
@@ -159,15 +159,9 @@ class SubstringIndex(KeyIndex):
         corpus: str | None = None,
         verify: bool | None = None,
     ) -> Self:
-        path = Path(folder)
-        if not (path / SUBSTRING_MANIFEST).is_file():
-            raise IndexFormatError(f"{path}: no substring index here ({SUBSTRING_MANIFEST} is missing).")
-        manifest = read_json(path / SUBSTRING_MANIFEST)
-        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-            stored = manifest.get("format") if isinstance(manifest, dict) else manifest
-            raise IndexFormatError(f"{path}: format {stored}, this version reads {FORMAT}; build it again.")
-        refuse_other_origin(manifest, path, tokenizer, corpus)
-        return cls(**load_arrays(path / SUBSTRING_MANIFEST, manifest, _ARRAYS, verify))
+        file = Path(folder) / SUBSTRING_MANIFEST
+        manifest = read_manifest(file, FORMAT, {}, tokenizer, corpus)
+        return cls(**load_arrays(file, manifest, _ARRAYS, verify))
 
     def _small(self, states: States) -> list[tuple[Ints, Ints]]:
         """Ranks and bounds of the tokens that follow each small interval; empty for large ones."""
