@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from encoder_models import tiny_colbert, tiny_splade
 from failing import raises
 from fixture_types import Caplog
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Only
 from grls.data.types import Passage, Query
 from grls.data.words import Analyzer
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, GrlsError
 from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
@@ -24,11 +25,13 @@ from grls.retrieve.fusion.retriever import FusionRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
+from grls.retrieve.multi_vector import LateTexts, MultiVectorRetriever
+from grls.retrieve.sparse import SparseRetriever, SparseTexts
+from grls.retrieve.update import Changes
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?"), Query("c", "is it proud ?")]
 IDS = [passage.id for passage in passages()]
 SOME = ["otter-calm", "lynx-quick", "r0"]
-NEW = [Passage("n0", "the otter is proud ."), Passage("n1", "the otter is calm ."), Passage("n2", "calm .")]
 
 
 @pytest.fixture
@@ -37,12 +40,20 @@ def generative(data: Path) -> GenerativeRetriever:
 
 
 @pytest.fixture(scope="module")
-def kinds(data: Path, corpus: Corpus, biencoder: BiEncoderModel) -> dict[str, Any]:
+def kinds(
+    data: Path, corpus: Corpus, biencoder: BiEncoderModel, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    place = tmp_path_factory.mktemp("models")
     made: dict[str, Any] = {
         "generative": small_retriever(data, beams=12),
         "bm25": BM25Retriever(corpus, analyzer=Analyzer("none")),
         "dense": DenseRetriever.assemble(biencoder, corpus),
     }
+    made["sparse"] = SparseRetriever.assemble(
+        SparseTexts.load(str(tiny_splade(place / "splade")), "cpu"), corpus
+    )
+    late = LateTexts.load(str(tiny_colbert(place / "colbert")), "cpu")
+    made["multi-vector"] = MultiVectorRetriever.assemble(late, corpus)
     return made | {"ensemble": FusionRetriever([made["bm25"], made["dense"]])}
 
 
@@ -57,7 +68,7 @@ def same(found: Any, expected: Any) -> None:
         assert {h.id: h.score for h in some} == pytest.approx({h.id: h.score for h in others}, abs=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["generative", "bm25", "dense", "ensemble"])
+@pytest.mark.parametrize("kind", ["generative", "bm25", "dense", "sparse", "multi-vector", "ensemble"])
 @settings(max_examples=15, deadline=None)
 @given(
     allow=st.lists(st.one_of(st.none(), st.sets(st.sampled_from(IDS), min_size=1)), min_size=3, max_size=3)
@@ -125,64 +136,18 @@ def test_a_filter_that_leaves_nothing_is_told(kind: str, kinds: dict[str, Any], 
     raises(ConfigError, "allow has 2 entries for 3 queries", retriever.retrieve, QUERIES, 5, [None, None])
 
 
-def reopened(retriever: GenerativeRetriever, folder: Path) -> GenerativeRetriever:
-    retriever.save_pretrained(folder)
-    return GenerativeRetriever.from_pretrained(folder, "cpu", options=retriever.options)
-
-
-def test_what_cannot_be_removed_is_refused(generative: GenerativeRetriever) -> None:
-    raises(DataError, "'zebra' is not in the corpus", generative.remove, ["r0", "zebra"])
-    assert len(generative.corpus) == len(IDS)
-    generative.remove(["r0"])
-    raises(DataError, "'r0' is not in the corpus", generative.remove, ["r0"])
-    with pytest.raises(ConfigError, match="the last passage cannot be removed"):
-        generative.remove([name for name in IDS if name != "r0"])
-
-
-@pytest.mark.parametrize("backend", ["array", "marisa"])
-def test_added_passages_are_found_as_if_they_had_been_there_and_removed_ones_by_no_search(
-    generative: GenerativeRetriever, tmp_path: Path, backend: str
+@pytest.mark.parametrize(("remove", "add", "said"), [
+    (["r0", "zebra"], [], "'zebra' is not in the corpus"),
+    (IDS, [], "the last passage cannot be removed"),
+    ([], [Passage("r1", "x")], "'r1' is used already"),
+    ([], [Passage("x", "x"), Passage("x", "y")], "'x' is used already"),
+    ([], [Passage("DONE", "x")], "'DONE' is reserved"),
+])  # fmt: skip
+def test_what_cannot_be_changed_is_refused_and_changes_nothing(
+    generative: GenerativeRetriever, remove: list[str], add: list[Passage], said: str
 ) -> None:
-    retriever = GenerativeRetriever.assemble(
-        generative.model, generative.codec.tokenizer, generative.corpus, None, backend, generative.options
-    )
-    for change in (
-        lambda: retriever.add(NEW[:1]),
-        lambda: retriever.add(NEW[1:]),  # n1 has the text of otter-calm
-        lambda: retriever.remove(["r1"]),
-        lambda: retriever.remove(["n2", "otter-calm"]),
-    ):
-        retriever.retrieve(QUERIES, 20)  # what a search keeps must not outlive the change
-        change()
-    left = [p for p in [*passages(), *NEW] if p.id not in ("r1", "n2", "otter-calm")]
-    expected = over(retriever, left).retrieve(QUERIES, 20)
-    assert {"n0", "n1"} < {hit.id for hit in expected[0]}
-    back = reopened(retriever, tmp_path / "r")
-    plain = over(retriever, left)
-    for one in (retriever, back):
-        same(one.retrieve(QUERIES, 20), expected)
-        allowed = sorted({*SOME} - {"r1", "n2", "otter-calm"})
-        assert {h.id for h in one.retrieve(QUERIES, 9, allowed)[0]} == {"lynx-quick", "r0"}
-        assert len(one.search([[5, 6, one.codec.end]], 20, [()])[0]) == len(left) + 1  # DONE
-        chains = HopsRetriever(one, HopOptions("dynamic", 3)).retrieve_chains(QUERIES)
-        others = HopsRetriever(plain, HopOptions("dynamic", 3)).retrieve_chains(QUERIES)
-        assert [[c.score for c in some] for some in chains] == [
-            pytest.approx([c.score for c in some], abs=1e-4) for some in others
-        ]
-    assert list(back.corpus) == left
-    assert back.index.rows.lengths().tolist() == plain.index.rows.lengths().tolist()
+    def change() -> None:
+        generative.change(Changes(Corpus.from_passages(add) if add else None, remove))
 
-
-def test_what_cannot_be_added_is_refused(generative: GenerativeRetriever) -> None:
-    generative.remove(["r0"])
-    for wrong, message in (
-        ([Passage("r1", "x")], "'r1' is used already"),
-        ([Passage("x", "x"), Passage("x", "y")], "'x' is used already"),
-        ([Passage("DONE", "x")], "'DONE' is reserved"),
-        ([], "the corpus is empty"),
-    ):
-        raises(DataError, message, generative.add, wrong)
-    assert len(generative.corpus) == 9
-    generative.add([Passage("r0", "another rule .")])
-    assert len(generative.corpus) == 10
-    assert "r0" in {hit.id for hit in generative.retrieve(QUERIES, 20)[0]}
+    raises(GrlsError, said, change)
+    assert [passage.id for passage in generative.corpus] == IDS

@@ -9,18 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fixture_types import Capsys
-from small_data import tiny_bert, write_small
 
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.errors import MismatchError
 from grls.index.index_check import check_index
 from grls.io.seal import seal
-from grls.models.biencoder import BiEncoderModel
-from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.folder_check import check_folder, format_folder_check
-from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.registry import Opening
 from grls.retrieve.spec import MANIFEST, read_spec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
@@ -92,7 +87,6 @@ def test_an_index_of_other_passages_is_found(place: Path, tmp_path: Path) -> Non
     """All checksums fit, but the index was built over another text."""
     shutil.copytree(place, tmp_path / "kinds")
     from grls.data.codec import Codec, Limits
-    from grls.data.corpus import Corpus
     from grls.data.types import Passage
     from grls.index.build import build_index
     from grls.index.storage import save_index
@@ -124,33 +118,3 @@ def test_the_command_reports_and_ends_with_1(place: Path, tmp_path: Path, capsys
 
 
 CPU = Opening("cpu")
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Corpus:
-    corpus = Corpus.read(write_small(tmp_path / "data"))
-    years = [{"year": 2000 + number} for number in range(len(corpus))]
-    return Corpus.from_passages(list(corpus), metadata=years)
-
-
-def changed(folder: Path, before: str, after: str) -> Path:
-    file = folder / "corpus.jsonl"
-    text = file.read_text()
-    assert before in text
-    file.write_text(text.replace(before, after, 1))
-    return folder
-
-
-@pytest.mark.parametrize(("before", "after"), [("the otter is calm", "the otter is calf"), ("2001", "2011")])
-@pytest.mark.parametrize("kind", ["bm25", "dense"])
-def test_one_changed_character_is_refused(
-    tmp_path: Path, data: Corpus, kind: str, before: str, after: str
-) -> None:
-    if kind == "bm25":
-        BM25Retriever(data).save_pretrained(tmp_path / kind)
-    else:
-        biencoder = BiEncoderModel.load(str(tiny_bert(tmp_path / "bert")), device="cpu")
-        DenseRetriever.assemble(biencoder, data).save_pretrained(tmp_path / kind)
-    load_retriever(tmp_path / kind, CPU)
-    with pytest.raises(MismatchError, match=f"{kind}/corpus.jsonl: it has changed.*grls index"):
-        load_retriever(changed(tmp_path / kind, before, after), CPU)

@@ -17,7 +17,7 @@ from small_data import queries, scratch
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.identifiers import FOLDER, IDENTIFIERS, Identifiers, read_kind
-from grls.data.types import Hit, Passage
+from grls.data.types import Passage
 from grls.decode.beam import ScoredPassage
 from grls.decode.frontier import Frontier
 from grls.decode.gpu.search import DeviceDecoder
@@ -143,15 +143,6 @@ def test_the_search_finds_what_all_spans_say(retriever: GenerativeRetriever) -> 
     assert [hit.id for hit in plain.retrieve(queries()[:1], 10)[0]] != [hit.id for hit in hits]
 
 
-def test_filters_and_removals_are_of_passages(retriever: GenerativeRetriever) -> None:
-    some = ["otter-calm", "r0"]
-    hits = retriever.retrieve(queries()[:2], 10, some)
-    assert all({hit.id for hit in found} == set(some) for found in hits)
-    retriever.remove(["r0"])
-    assert len(retriever.retrieve(queries()[:1], 20)[0]) == 9
-    assert [hit.id for hit in retriever.retrieve(queries()[:1], 10, some[:1])[0]] == some[:1]
-
-
 def test_a_prior_of_passages_is_spread_over_their_spans(retriever: GenerativeRetriever) -> None:
     spans = retriever.spans
     assert spans is not None
@@ -197,16 +188,6 @@ def test_beside_a_normalized_prior_passages_have_probabilities(retriever: Genera
     hits = hybrid.retrieve(queries()[:1], 10)[0]
     assert len(hits) == 10
     assert sum(math.exp(hit.score) for hit in hits) == pytest.approx(1.0, abs=1e-3)
-
-
-def test_saved_and_opened_it_finds_the_same(retriever: GenerativeRetriever, tmp_path: Path) -> None:
-    retriever.remove(["r0"])
-    retriever.save_pretrained(tmp_path / "saved")
-    assert read_json(tmp_path / "saved" / "grls.json")["format"] == 6
-    opened = GenerativeRetriever.from_pretrained(tmp_path / "saved", "cpu", options=WIDE)
-    assert opened.spans is not None
-    assert opened.spans.kind == Spans(3)
-    assert opened.retrieve(queries()[:2], 5) == retriever.retrieve(queries()[:2], 5)
 
 
 @pytest.mark.parametrize(
@@ -317,18 +298,6 @@ def same_spans(one: Identifiers | None, other: Identifiers | None) -> bool:
     return one.kind == other.kind and np.array_equal(one.offsets, other.offsets)
 
 
-def test_added_passages_are_found_as_in_an_index_built_anew(llama: Path) -> None:
-    retriever = made(llama)
-    assert retriever.spans is not None
-    assert len(retriever.spans.owners)  # made before the change, and cached
-    anew = made(llama, changed(retriever.corpus, set(), NEW))
-    retriever.add(NEW[:1])
-    retriever.add(NEW[1:])
-    assert same_spans(retriever.spans, anew.spans)
-    assert found(retriever, 40) == found(anew, 40)
-    assert "new" in {name for name, _ in found(retriever, 40)[0]}
-
-
 @pytest.mark.parametrize(("backend", "memory"), [("array", 2**31), ("flat", 2**31), ("array", 2**12)])
 def test_changed_it_is_the_folder_of_an_index_built_anew(
     llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, memory: int
@@ -345,28 +314,6 @@ def test_changed_it_is_the_folder_of_an_index_built_anew(
     for one, name in ((retriever, "changed"), (anew, "anew")):
         one.save_pretrained(tmp_path / name)
     assert files(tmp_path / "changed") == files(tmp_path / "anew")
-
-
-def test_beside_a_prior_added_passages_have_their_share(llama: Path) -> None:
-    def hybrid(generator: GenerativeRetriever) -> list[list[Hit]]:
-        (source,) = open_sources(generator.corpus, ["bm25"])
-        return HybridRetriever(generator, [WeightedSource(source, 2.0)]).retrieve(queries()[:2], 6)
-
-    retriever = made(llama)
-    anew = made(llama, changed(retriever.corpus, set(), NEW))
-    retriever.add(NEW)
-    for hits, due in zip(hybrid(retriever), hybrid(anew), strict=True):
-        assert [hit.id for hit in hits] == [hit.id for hit in due]
-        assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in due], abs=1e-3)
-
-
-def test_unique_prefixes_of_spans_lose_passages_and_take_others(llama: Path) -> None:
-    retriever = made(llama, form="prefixes")
-    first = retriever.corpus[0].id
-    anew = made(llama, changed(retriever.corpus, {first}, NEW), form="prefixes")
-    retriever.remove([first])
-    retriever.add(NEW)
-    assert found(retriever, 40) == found(anew, 40)
 
 
 def weighed(

@@ -93,11 +93,6 @@ def test_scores_are_those_of_the_formula(
         assert [h.score for h in hits] == sorted(found, reverse=True)
 
 
-def test_without_weight_it_is_the_generator(generator: GenerativeRetriever, bm25: BM25Retriever) -> None:
-    hybrid = HybridRetriever(generator, [WeightedSource(bm25, 0.0)])
-    assert hybrid.retrieve(QUERIES, 5) == generator.retrieve(QUERIES, 5)
-
-
 def test_evidence_reaches_generator_and_priors(
     generator: GenerativeRetriever, dense: DenseRetriever, bm25: BM25Retriever
 ) -> None:

@@ -31,7 +31,7 @@ from grls.retrieve.hops.retriever import HopsRetriever, RankedHops
 from grls.retrieve.hops.stop import stop_rule
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import Rereading
-from grls.retrieve.rescored.retriever import RescoredHops, RescoredRetriever, over, rank_again
+from grls.retrieve.rescored.retriever import RescoredRetriever, over, rank_again
 from grls.retrieve.spec import read_spec, relative, update_spec
 
 ASKED = queries()[::3]
@@ -116,28 +116,6 @@ def saved(
     opened = load_retriever(folder, CPU)
     assert isinstance(opened, RescoredRetriever)
     return opened
-
-
-def test_a_folder_opens_as_it_was_saved_and_moves(
-    data: Path, dense: Path, model: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(dense, tmp_path / "a" / "dense")
-    made = saved(data, tmp_path / "a" / "dense", model, tmp_path / "a" / "again")
-    (tmp_path / "a").rename(tmp_path / "b")
-    assert read_spec(tmp_path / "b/again") == {
-        "format": 1, "kind": "rescored", "retriever": "../dense", "model": "model", "passages": 4,
-        "weight": 0.5, "fingerprint": made.encoder.fingerprint(),
-    }  # fmt: skip
-    opened = load_retriever(tmp_path / "b" / "again", CPU)
-    assert isinstance(opened, RescoredHops)
-    assert opened.retrieve(ASKED, 6) == made.retrieve(ASKED, 6)
-    assert opened.fingerprint() == made.fingerprint()
-    assert opened.describe() == made.describe()
-    shutil.rmtree(tmp_path / "b" / "again" / "model")
-    with pytest.raises(
-        DataError, match=r"again/grls\.json: model names model, and there is no cross-encoder at"
-    ):
-        load_retriever(tmp_path / "b" / "again", CPU)
 
 
 def test_the_model_may_be_named_and_the_first_retriever_embedded(
