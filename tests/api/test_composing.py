@@ -309,7 +309,10 @@ CALLS: list[tuple[Callable[[Searcher, Searcher], object], str]] = [
         lambda a, b: a.hops(steps="odd"),
         "hops: steps must be one of single, fixed, dynamic, ranked, got 'odd'.",
     ),  # type: ignore[arg-type]
-    (lambda a, b: a.hops(temperature=2.0, steps="fixed"), 'names and onward are for steps="ranked".'),
+    (
+        lambda a, b: a.hops(temperature=2.0, steps="fixed"),
+        'temperature is of other hops: choose steps=',
+    ),
     (lambda a, b: a.with_priors(b), "with_priors: priors look ahead for a generator: give the folder of"),
     (lambda a, b: grls.fuse([a, "gone"]), "fuse: members[1] names gone, but there is no retriever at gone:"),
     (

@@ -187,7 +187,7 @@ def test_what_cannot_work_is_refused(
     unwritable = f"--output={tmp_path / 'file' / 'o'}"
     dynamic, fixed, best = "--hops.steps=dynamic", "--hops.steps=fixed", "--hops.choose=expected-f1"
     for line, said in (
-        ((*retrieval, dense, "--hops.pool=true"), "pool ranks"),
+        ((*retrieval, dense, "--hops.pool=true"), "pool is of other hops: choose --hops.steps fixed"),
         ((*retrieval, "bm25", "--search.compile=true"), "bm25 takes neither"),
         ((*retrieval, dense, "--search.compile=true"), "no step to compile"),
         ((*retrieval, dense, "--analyzer.stem=true"), "--analyzer is for bm25"),

@@ -118,13 +118,13 @@ REFUSED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda r: index_sequences([[3, 1]], 1, "flat", "prefixes"), "needs the backend 'array'"),  # type: ignore[list-item]
     # hops
     (lambda r: HopOptions("dynamic", max=0), "max must be at least 1, got 0"),
-    (lambda r: HopOptions("ranked", branch=2), "have no branch and no repeat"),
+    (lambda r: HopOptions("ranked", branch=2), r"branch is of other hops: choose steps=.single"),
     (lambda r: HopOptions("ranked", temperature=0.0), "temperature must be above 0"),
     (lambda r: HopOptions("ranked", linked=1.5), "linked must be between 0 and 1"),
     (lambda r: HopOptions("ranked", names=3), "names must be a list of texts, got 3"),  # type: ignore[arg-type]
-    (lambda r: HopOptions("fixed", temperature=0.5, links=False), "temperature, evidence, done, links"),
+    (lambda r: HopOptions("fixed", links=False), r"links is of other hops: choose steps=.ranked"),
     (lambda r: HopOptions("ranked", onward=(math.nan, *[0.0] * len(FEATURES))), "onward"),
-    (lambda r: HopOptions("fixed", stop="log-odds"), r"stop says where chains end: choose steps="),
+    (lambda r: HopOptions("fixed", stop="log-odds"), r"stop is of other hops: choose steps=.dynamic. or"),
     (lambda r: register_stop("never", StopRule), "the stop rule 'never' is there already"),
     (
         lambda r: HopsRetriever(r.bm25, HopOptions("dynamic", stop="long")),

@@ -37,6 +37,18 @@ BIAS = "done_bias"
 
 HopSteps = Literal["single", "fixed", "dynamic", "ranked"]
 
+_OF_STEPS: dict[str, tuple[HopSteps, ...]] = {
+    **dict.fromkeys(("branch", "repeat"), ("single", "fixed", "dynamic")),
+    "sets": ("fixed", "dynamic"),
+    "pool": ("fixed",),
+    "choose": ("dynamic",),
+    "stop": ("dynamic", "ranked"),
+    **dict.fromkeys(
+        ("temperature", "evidence", "done", "onward", "links", "named", "linked", "names"), ("ranked",)
+    ),
+}
+"""Option -> the steps that it is for."""
+
 
 @options("hops")
 class HopOptions:
@@ -128,43 +140,16 @@ class HopOptions:
             )
 
     def __post_init__(self) -> None:
-        if self.pool and self.steps != "fixed":
-            raise ConfigError(
-                f"{Option('hops.pool')} ranks the passages of chains of a fixed number of hops: choose "
-                f"{Option('hops.steps', 'fixed')}."
-            )
-        if self.steps == "ranked" and (self.branch is not None or self.repeat):
-            raise ConfigError(
-                f"ranked hops have no {Option('hops.branch')} and no {Option('hops.repeat')}: leave them out."
-            )
+        for name, steps in _OF_STEPS.items():
+            if getattr(self, name) != getattr(HopOptions, name) and self.steps not in steps:
+                raise ConfigError(
+                    f"{Option(f'hops.{name}')} is of other hops: choose {Option('hops.steps', *steps)}, or "
+                    "leave it out."
+                )
         if self.onward is not None and len(self.onward) != len(FEATURES) + 1:
             raise ConfigError(
                 f"{Option('hops.onward')}: expected {len(FEATURES)} weights and the bias, "
                 f"got {list(self.onward)}. `grls tune` learns them."
-            )
-        ranks = self.temperature is not None or self.evidence or not self.done or self.onward is not None
-        usual = (HopOptions.links, HopOptions.named, HopOptions.linked, HopOptions.names)
-        follows = (self.links, self.named, self.linked, self.names) != usual
-        if self.steps != "ranked" and (ranks or follows):
-            raise ConfigError(
-                f"{Option('hops.temperature')}, {Option('hops.evidence')}, {Option('hops.done')}, "
-                f"{Option('hops.links')}, {Option('hops.named')}, {Option('hops.linked')}, "
-                f"{Option('hops.names')} and {Option('hops.onward')} are for "
-                f"{Option('hops.steps', 'ranked')}."
-            )
-        if self.sets and self.steps in ("single", "ranked"):
-            raise ConfigError(
-                f"{Option('hops.sets')} needs chains: choose {Option('hops.steps', 'dynamic', 'fixed')}."
-            )
-        if self.stop is not None and self.steps not in ("dynamic", "ranked"):
-            raise ConfigError(
-                f"{Option('hops.stop')} says where chains end: choose "
-                f"{Option('hops.steps', 'dynamic', 'ranked')}."
-            )
-        if self.choose != "likeliest" and self.steps != "dynamic":
-            raise ConfigError(
-                f"{Option('hops.choose', self.choose)} needs chains that end with DONE: choose "
-                f"{Option('hops.steps', 'dynamic')}."
             )
 
 
