@@ -29,7 +29,6 @@ from grls.data.filters import Allow, Numbers
 from grls.data.types import Query
 from grls.errors import DataError, MismatchError
 from grls.index.external_sort import GrowingArray
-from grls.index.files import map_array
 from grls.io.progress import counted
 from grls.io.timing import PartTimer, report_step
 from grls.models.base import Floats
@@ -37,7 +36,7 @@ from grls.models.biencoder import DONE_TEXT, BiEncoderModel, Matrix
 from grls.models.load.opening import PACKAGED_ENCODER
 from grls.retrieve.base import Evidence, HopHits
 from grls.retrieve.build import Building
-from grls.retrieve.encoded import REBUILD, EncodedRetriever, Parts, unusable_row
+from grls.retrieve.encoded import REBUILD, EncodedRetriever, Parts, read_array, unusable_row
 
 Scores = npt.NDArray[np.float64]
 
@@ -107,12 +106,7 @@ class DenseRetriever(EncodedRetriever):
 
     @staticmethod
     def read(file: Path, passages: int, dimension: int) -> Matrix:
-        """Larger files are memory-mapped."""
-        try:
-            mapped: Matrix = map_array(file)
-        except ValueError as error:
-            raise DataError(f"the embeddings cannot be read ({error}); {REBUILD}", file) from None
-        return mapped
+        return read_array(file)
 
     def taken(self, numbers: Numbers) -> Matrix:
         """The number of DONE is N."""

@@ -5,16 +5,14 @@ Legend: N passages.
 A kind is one file with a subclass of :class:`EncodedRetriever`, which says how its encoded passages (its
 rows) are written and read, and how queries are compared with them. The corpus is encoded in shards, by this
 process or by workers. Each finished shard is on disk, so memory does not grow with the corpus, and a killed
-run encodes the missing shards alone. The folder holds ``model/``, one file with the rows, ``corpus.jsonl``
+run encodes the missing shards alone. The folder holds ``model/``, the arrays of the rows, ``corpus.jsonl``
 and ``grls.json``, which ties the three together by checksums and fingerprints.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -24,7 +22,7 @@ from time import perf_counter
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+import numpy.typing as npt
 
 from grls.cluster.options import USUAL_WORKERS, Workers
 from grls.cluster.plan import Shard, Work, refuse_other_reading, seen_elsewhere
@@ -35,11 +33,13 @@ from grls.data.filters import Allow, Numbers
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index.build import refuse_empty
+from grls.index.external_sort import GrowingArray
+from grls.index.files import map_array
 from grls.index.rows import Array
 from grls.io.arguments import short_repr
-from grls.io.files import atomic_folder, note_mapped, temporary
+from grls.io.files import atomic_folder, temporary
 from grls.io.progress import Progress, counted
-from grls.io.seal import CHECKED_BYTES, chosen_verify, seal
+from grls.io.seal import chosen_verify, seal
 from grls.io.timing import PartTimer, report_step
 from grls.models.base import Floats
 from grls.models.sentence_model import COSINE, DOT, library_type
@@ -116,7 +116,7 @@ class EncodedRetriever(ABC):
     library: ClassVar[str]
     """The class of sentence-transformers whose folders are models of this kind."""
     file: ClassVar[str]
-    """The file of the folder that holds the rows."""
+    """The file of the folder that holds the rows, or the folder of its files."""
     least_score: float
     """A passage is a hit if its score is above this; :meth:`best` leaves out all others."""
 
@@ -643,12 +643,7 @@ def top(scores: Floats, numbers: Numbers, k: int) -> tuple[Numbers, Floats]:
     return numbers[order], scores[order]
 
 
-# ---- Safetensors files that may be larger than memory
-
-_KINDS = {"F32": "<f4", "I32": "<i4", "I64": "<i8"}
-"""Names of the types of elements in a file -> those of NumPy."""
-
-_ZEROS = bytes(1 << 22)
+# ---- Arrays of files that may be larger than memory
 
 
 def bounds_of(lengths: Array | Sequence[int]) -> Numbers:
@@ -656,68 +651,28 @@ def bounds_of(lengths: Array | Sequence[int]) -> Numbers:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
 
 
-def begin_tensors(file: Path, forms: Mapping[str, tuple[str, tuple[int, ...]]]) -> dict[str, Any]:
-    """Make a file of arrays, memory-mapped, which the caller fills.
+def array_to_fill(file: Path, kind: npt.DTypeLike, length: int) -> Array:
+    """A new array of a ``.npy`` file, memory-mapped.
 
-    Args:
-        file: The file; its whole size is written at once, since a full disk would end a process that fills
-            a mapped file.
-        forms: The type (``F32``, ``I32``, ``I64``) and the shape of each array, by its name.
-
-    Raises:
-        OSError: The disk is full.
+    All of it is on disk before it is filled: a full disk would end a process that fills a mapped file.
     """
-    widest = sorted(forms, key=lambda name: -np.dtype(_KINDS[forms[name][0]]).itemsize)
-    header, end = {}, 0
-    for name in widest:
-        kind, shape = forms[name]
-        begin, end = end, end + int(np.prod(shape, dtype=np.int64)) * np.dtype(_KINDS[kind]).itemsize
-        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [begin, end]}
-    head = json.dumps(header).encode()
-    head += b" " * (-len(head) % 8)
-    with file.open("wb") as stream:
-        stream.write(len(head).to_bytes(8, "little") + head)
-        for start in range(0, end, len(_ZEROS)):
-            stream.write(_ZEROS[: end - start])
-    return {name: _mapped(file, header[name], 8 + len(head), "r+") for name in forms}
+    with GrowingArray(file, kind) as zeros:
+        for start in range(0, length, _BLOCK):
+            zeros.append(np.zeros(min(_BLOCK, length - start), kind))
+    array: Array = np.lib.format.open_memmap(file, "r+").view(np.ndarray)
+    return array
 
 
-def map_tensors(file: Path, kinds: Mapping[str, Iterable[str]]) -> dict[str, Any]:
-    """Open the arrays of a file; those of a larger file are memory-mapped.
-
-    Args:
-        file: The file.
-        kinds: The types that each array may have, by its name.
+def read_array(file: Path, *kinds: npt.DTypeLike) -> Array:
+    """The array of a ``.npy`` file, of one of these kinds of numbers; that of a larger file is mapped.
 
     Raises:
-        DataError: The file is damaged, lacks an array, or holds one of another type.
+        DataError: The file is damaged, or holds other numbers.
     """
     try:
-        with safe_open(file, "numpy"):  # checks that the header fits the size of the file
-            pass
-        with file.open("rb") as stream:
-            head = int.from_bytes(stream.read(8), "little")
-            header = json.loads(stream.read(head))
-        for name, allowed in kinds.items():
-            if (kind := header[name]["dtype"]) not in allowed:
-                raise ValueError(f"{name} is {kind}, not {' or '.join(allowed)}")
-        return {name: _mapped(file, header[name], 8 + head, "r") for name in kinds}
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        array = map_array(file)
+        if kinds and array.dtype not in kinds:
+            raise ValueError(f"it holds numbers of the kind {array.dtype}")
+    except (OSError, ValueError) as error:
         raise DataError(f"the embeddings cannot be read ({error}); {REBUILD}", file) from None
-
-
-def _mapped(file: Path, entry: Mapping[str, Any], begin: int, mode: Any) -> Any:
-    """An array of a file, as a plain array: indexing through the memmap class is several times slower.
-
-    To be read (``mode`` r), that of a small file is in memory, as by :func:`grls.index.files.map_array`.
-    """
-    kind, shape, first = _KINDS[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"][0]
-    if not np.prod(shape, dtype=np.int64):
-        return np.empty(shape, kind)
-    if mode == "r":
-        if file.stat().st_size <= CHECKED_BYTES:
-            array = np.fromfile(file, kind, math.prod(shape), offset=begin + first).reshape(shape)
-            array.setflags(write=False)
-            return array
-        note_mapped(file)
-    return np.memmap(file, kind, mode, begin + first, shape).view(np.ndarray)
+    return array

@@ -8,7 +8,7 @@ arXiv 2004.12832). The score of a passage p is MaxSim, the sum over the query's 
 p_j; some models take the mean over i. The search is exact, over all passages or over those that a first
 retriever proposes.
 
-The folder holds the vectors in ``embeddings.safetensors``. Its ``grls.json`` may name a first retriever
+The folder holds the vectors in ``embeddings/``. Its ``grls.json`` may name a first retriever
 (``"retriever": "../bm25-folder"`` or ``"bm25"``) and how many passages it proposes (``"passages": 100``); a
 query has no more hits than that.
 """
@@ -29,6 +29,7 @@ from sentence_transformers import MultiVectorEncoder
 from grls.data.filters import Allow, Numbers
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError
+from grls.index.external_sort import GrowingArray
 from grls.io.progress import counted
 from grls.io.timing import report_step
 from grls.models.base import Floats, once_each
@@ -41,9 +42,8 @@ from grls.retrieve.encoded import (
     REBUILD,
     EncodedRetriever,
     Parts,
-    begin_tensors,
     bounds_of,
-    map_tensors,
+    read_array,
     top,
     unusable_row,
 )
@@ -222,7 +222,7 @@ class MultiVectorRetriever(EncodedRetriever):
     called = "a multi-vector retriever"
     encodes = LateTexts
     library = MultiVectorEncoder.__name__
-    file = "embeddings.safetensors"
+    file = "embeddings"
     fields = ("retriever", "passages")
     least_score = NO_VECTOR
 
@@ -254,22 +254,18 @@ class MultiVectorRetriever(EncodedRetriever):
     @staticmethod
     def write(parts: Parts, file: Path) -> None:
         """``vectors [T, d]``, and the ``bounds [N + 1]`` of the passages."""
-        forms = [(np.diff(part.bounds), part.vectors.shape[1]) for part in parts()]
-        bounds = bounds_of(np.concatenate([lengths for lengths, _ in forms]))
-        shape = (int(bounds[-1]), forms[0][1])
-        arrays = begin_tensors(file, {"vectors": ("F32", shape), "bounds": ("I64", bounds.shape)})
-        arrays["bounds"][:] = bounds
-        start = 0
-        for part in parts():
-            end = start + len(part.vectors)
-            arrays["vectors"][start:end] = part.vectors
-            start = end
+        file.mkdir()
+        lengths, dimension = [], next(iter(parts())).vectors.shape[1]
+        with GrowingArray(file / "vectors.npy", np.float32, dimension) as growing:
+            for part in parts():
+                growing.append(part.vectors)
+                lengths.append(np.diff(part.bounds))
+        np.save(file / "bounds.npy", bounds_of(np.concatenate(lengths)))
 
     @staticmethod
     def read(file: Path, passages: int, dimension: int) -> TokenVectors:
-        """Larger files are memory-mapped."""
-        arrays = map_tensors(file, {"vectors": ("F32",), "bounds": ("I64",)})
-        return TokenVectors(arrays["vectors"], np.array(arrays["bounds"]))
+        bounds = read_array(file / "bounds.npy", np.int64)
+        return TokenVectors(read_array(file / "vectors.npy", np.float32), np.array(bounds))
 
     def taken(self, numbers: Numbers) -> TokenVectors:
         rows: TokenVectors = self.rows

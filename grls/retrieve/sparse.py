@@ -7,8 +7,8 @@ The model is a ``SparseEncoder`` of sentence-transformers, such as SPLADE (Forma
 the model compares by cosine. As in an inverted index, a passage with a score of 0 or less is not a hit.
 
 Weights ``[V, N]`` lie by dimension, so a query adds up those of its own dimensions, in double precision and
-in one order: equal passages score alike. On disk they are ``embeddings.safetensors``, memory-mapped:
-``data [Z]``, ``numbers [Z]`` of their passages, and ``bounds [V + 1]`` of the dimensions.
+in one order: equal passages score alike. On disk they are in ``embeddings/``, memory-mapped: ``data [Z]``,
+``numbers [Z]`` of their passages, and ``bounds [V + 1]`` of the dimensions.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from grls.retrieve.encoded import (
     REBUILD,
     EncodedRetriever,
     Parts,
-    begin_tensors,
+    array_to_fill,
     bounds_of,
-    map_tensors,
+    read_array,
     top,
     unusable_row,
 )
@@ -119,7 +119,7 @@ class SparseRetriever(EncodedRetriever):
     called = "a sparse retriever"
     encodes = SparseTexts
     library = SparseEncoder.__name__
-    file = "embeddings.safetensors"
+    file = "embeddings"
     least_score = 0.0
 
     @property
@@ -152,11 +152,11 @@ class SparseRetriever(EncodedRetriever):
         for part in parts():
             counts, passages = counts + np.diff(part.indptr), passages + part.shape[1]
         bounds = bounds_of(counts)
-        kind = "I64" if max(int(bounds[-1]), passages) > np.iinfo(np.int32).max else "I32"
-        stored = (int(bounds[-1]),)
-        forms = {"data": ("F32", stored), "numbers": (kind, stored), "bounds": (kind, bounds.shape)}
-        arrays = begin_tensors(file, forms)
-        arrays["bounds"][:] = bounds
+        kind = np.int64 if max(int(bounds[-1]), passages) > np.iinfo(np.int32).max else np.int32
+        file.mkdir()
+        np.save(file / "bounds.npy", bounds.astype(kind))
+        data = array_to_fill(file / "data.npy", np.float32, int(bounds[-1]))
+        numbers = array_to_fill(file / "numbers.npy", kind, int(bounds[-1]))
         free, before = bounds[:-1].copy(), 0
         for part in parts():
             starts = part.indptr.astype(np.int64)
@@ -166,17 +166,17 @@ class SparseRetriever(EncodedRetriever):
                 some = slice(first, first + step)
                 begin, end = starts[first], starts[min(first + step, len(lengths))]
                 positions = np.repeat(free[some] - starts[:-1][some], lengths[some]) + np.arange(begin, end)
-                arrays["data"][positions] = part.data[begin:end]
-                arrays["numbers"][positions] = part.indices[begin:end] + before
+                data[positions] = part.data[begin:end]
+                numbers[positions] = part.indices[begin:end] + before
             free, before = free + lengths, before + part.shape[1]
 
     @staticmethod
     def read(file: Path, passages: int, dimension: int) -> csr_array:
-        """Larger files are memory-mapped."""
-        integers = ("I32", "I64")
-        arrays = map_tensors(file, {"data": ("F32",), "numbers": integers, "bounds": integers})
-        data, numbers, bounds = (arrays[name] for name in ("data", "numbers", "bounds"))
+        data, integers = read_array(file / "data.npy", np.float32), (np.int32, np.int64)
+        numbers, bounds = (read_array(file / f"{name}.npy", *integers) for name in ("numbers", "bounds"))
         try:
+            if not data.ndim == numbers.ndim == bounds.ndim == 1:
+                raise ValueError("an array has another form")
             rows = csr_array((data, numbers, bounds), shape=(dimension, passages))
             # SciPy looks at no number where the last bound is negative.
             if not len(data) == len(numbers) == (bounds[-1] if len(bounds) else -1):

@@ -311,7 +311,7 @@ CALLS: list[tuple[Callable[[Searcher, Searcher], object], str]] = [
     ),  # type: ignore[arg-type]
     (
         lambda a, b: a.hops(temperature=2.0, steps="fixed"),
-        'temperature is of other hops: choose steps=',
+        "temperature is of other hops: choose steps=",
     ),
     (lambda a, b: a.with_priors(b), "with_priors: priors look ahead for a generator: give the folder of"),
     (lambda a, b: grls.fuse([a, "gone"]), "fuse: members[1] names gone, but there is no retriever at gone:"),

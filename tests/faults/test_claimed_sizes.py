@@ -3,12 +3,9 @@
 (Those of an index are made up in ``test_fuzzed_files.py``.)
 """
 
-import json
 import shutil
-import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +17,9 @@ from grls.retrieve.spec import MANIFEST, read_spec, write_manifest
 
 SIZES = (0, 3, 10**6, 2**40, 2**62, -5)
 ENCODED = {
-    "dense": "embeddings.npy",
-    "sparse": "embeddings.safetensors",
-    "multi-vector": "embeddings.safetensors",
+    "dense": ["embeddings.npy"],
+    "sparse": ["embeddings/data.npy", "embeddings/numbers.npy", "embeddings/bounds.npy"],
+    "multi-vector": ["embeddings/vectors.npy", "embeddings/bounds.npy"],
 }
 
 
@@ -38,7 +35,7 @@ def refused(folder: Path) -> str:
 def test_sizes_of_a_manifest(every_kind: Path, tmp_path: Path, kind: str, field: str) -> None:
     folder = Path(shutil.copytree(every_kind / kind, tmp_path / kind))
     spec = read_spec(folder, checksums=True)
-    place = spec["files"][ENCODED[kind]] if field == "bytes" else spec
+    place = spec["files"][ENCODED[kind][0]] if field == "bytes" else spec
     for size in SIZES:
         place[field] = size
         write_manifest(folder, spec)
@@ -46,26 +43,17 @@ def test_sizes_of_a_manifest(every_kind: Path, tmp_path: Path, kind: str, field:
 
 
 def headers(file: Path) -> Iterator[bytes]:
-    """The file with headers that claim other sizes: of two fields of a tensor, each takes its turn."""
-    content = file.read_bytes()
-    for number, size in enumerate(size for size in SIZES if size >= 0):
-        if file.suffix == ".npy":
-            shape = np.load(file).shape
-            for claimed in ((size, shape[1]), (shape[0], size)):
-                header = content[10:128].rstrip().replace(str(shape).encode(), str(claimed).encode())
-                yield content[:10] + header.ljust(117) + b"\n" + content[128:]
-            continue
-        length = struct.unpack("<Q", content[:8])[0]
-        for turn, name in enumerate(json.loads(content[8 : 8 + length]), number):
-            tensors: dict[str, Any] = json.loads(content[8 : 8 + length])
-            field, place = (("shape", 0), ("data_offsets", 1))[turn % 2]
-            tensors[name][field][place] = size
-            text = json.dumps(tensors).encode()
-            yield struct.pack("<Q", len(text)) + text + content[8 + length :]
+    """The file with headers that claim other sizes: of each axis."""
+    content, shape = file.read_bytes(), np.load(file).shape
+    for size in (size for size in SIZES if size >= 0):
+        for axis in range(len(shape)):
+            claimed = (*shape[:axis], size, *shape[axis + 1 :])
+            header = content[10:128].rstrip().replace(str(shape).encode(), str(claimed).encode())
+            yield content[:10] + header.ljust(117) + b"\n" + content[128:]
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")
-@pytest.mark.parametrize(("kind", "name"), ENCODED.items())
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in ENCODED for name in ENCODED[kind]])
 def test_sizes_of_a_header(every_kind: Path, tmp_path: Path, kind: str, name: str) -> None:
     folder = Path(shutil.copytree(every_kind / kind, tmp_path / kind))
     file, spec = folder / name, read_spec(folder)

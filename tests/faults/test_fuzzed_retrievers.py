@@ -86,29 +86,25 @@ def test_manifests_of_retrievers(every_kind: Path, kind: str) -> None:
         changed()
 
 
-def changed_tensors(content: bytes, data: st.DataObject) -> bytes:
-    """A file of arrays with another header, other numbers, or any bytes."""
-    plain = content.startswith(b"\x93NUMPY")
-    size = 128 if plain else 8 + int.from_bytes(content[:8], "little")
+def changed_array(content: bytes, data: st.DataObject) -> bytes:
+    """A file of an array with another header, other numbers, or any bytes."""
     how = data.draw(st.sampled_from(["header", "numbers", "numbers", "bytes"]))
     if how == "bytes":
         return changed_bytes(content, data)
-    if how == "header" and plain:
-        return changed_bytes(content[:128], data) + content[128:]
     if how == "header":
-        header = json.dumps(changed_value(json.loads(content[8:size]), data)).encode()
-        return len(header).to_bytes(8, "little") + header + content[size:]
+        return changed_bytes(content[:128], data) + content[128:]
     numbers = bytearray(content)
     for _ in range(data.draw(st.integers(1, 3))):
-        place = size + 4 * data.draw(st.integers(0, (len(content) - size) // 4 - 1))
+        place = 128 + 4 * data.draw(st.integers(0, (len(content) - 128) // 4 - 1))
         word = st.sampled_from(WORDS) | st.binary(min_size=4, max_size=4)
         numbers[place : place + 4] = data.draw(word)
     return bytes(numbers)
 
 
 FILES = [
-    ("dense", "embeddings.npy", changed_tensors),
-    *((kind, "embeddings.safetensors", changed_tensors) for kind in ("sparse", "multi-vector")),
+    ("dense", "embeddings.npy", changed_array),
+    *(("sparse", f"embeddings/{name}.npy", changed_array) for name in ("data", "numbers", "bounds")),
+    *(("multi-vector", f"embeddings/{name}.npy", changed_array) for name in ("vectors", "bounds")),
     *((kind, "corpus.jsonl", changed_records) for kind in ("bm25", "dense", "generative")),
     *((kind, "model/config.json", changed_json) for kind in ("dense", "generative", "sparse")),
 ]

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from encoder_models import tiny_colbert
-from safetensors.numpy import load_file, save_file
 from small_data import tiny_bert, write_small
 
 from grls.data.corpus import Corpus
@@ -57,31 +56,29 @@ def test_numbers_that_no_search_can_use(tmp_path: Path, number: float) -> None:
     MultiVectorRetriever.build(
         str(late), str(data), Building(str(tmp_path / "vectors"), "auto", device="cpu")
     )
-    vectors = load_file(tmp_path / "vectors" / MultiVectorRetriever.file)
-    vectors["vectors"][0, 0] = number
-    save_file(vectors, tmp_path / "vectors" / MultiVectorRetriever.file)
-    rows = np.load(tmp_path / "dense" / DenseRetriever.file)
-    rows[0, 0] = number
-    np.save(tmp_path / "dense" / DenseRetriever.file, rows)
-    for name, kind in (("dense", DenseRetriever), ("vectors", MultiVectorRetriever)):
-        file = tmp_path / name / kind.file
+    for name, file in (("dense", "embeddings.npy"), ("vectors", "embeddings/vectors.npy")):
+        rows = np.load(tmp_path / name / file)
+        rows[0, 0] = number
+        np.save(tmp_path / name / file, rows)
         seal(tmp_path / name / MANIFEST, read_spec(tmp_path / name))
-        with pytest.raises(DataError, match=f"{kind.file}: .*is not finite, or above 1e15") as error:
+        with pytest.raises(DataError, match=f"{name}/embeddings.*is not finite, or above 1e15"):
             load_retriever(tmp_path / name, Opening("cpu"))
-        assert str(file) in str(error.value)
 
 
 @pytest.mark.parametrize(("bound", "number"), [(-1, 2**31 - 2), (-1, 0), (2, 0), (3, 9), (3, -1)])
 def test_sparse_weights_of_passages_that_are_none(tmp_path: Path, bound: int, number: int) -> None:
     """SciPy looks at no number if the last bound is negative."""
-    file, ids = tmp_path / "weights.safetensors", np.array([0, 1, number], dtype=np.int32)
-    arrays = {"data": np.ones(3, np.float32), "numbers": ids, "bounds": np.array([0, 1, bound], np.int32)}
-    save_file(arrays, file)
-    with pytest.raises(DataError, match=r"weights\.safetensors: the weights cannot be read"):
-        SparseRetriever.read(file, 4, 2)
-    arrays |= {"numbers": np.array([0, 1, 3], np.int32), "bounds": np.array([0, 1, 3], np.int32)}
-    save_file(arrays, file)
-    assert SparseRetriever.read(file, 4, 2).nnz == 3
+
+    def write(numbers: list[int], bounds: list[int]) -> None:
+        np.save(tmp_path / "data", np.ones(3, np.float32))
+        np.save(tmp_path / "numbers", np.array(numbers, np.int32))
+        np.save(tmp_path / "bounds", np.array(bounds, np.int32))
+
+    write([0, 1, number], [0, 1, bound])
+    with pytest.raises(DataError, match="the weights cannot be read"):
+        SparseRetriever.read(tmp_path, 4, 2)
+    write([0, 1, 3], [0, 1, 3])
+    assert SparseRetriever.read(tmp_path, 4, 2).nnz == 3
 
 
 @pytest.mark.parametrize("header", [b"]" * 20, b"(" * 118, b"{'descr': '<f4', 'shape': (1e9,)}", b"\0" * 60])

@@ -7,18 +7,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
-from safetensors.numpy import save_file
 from serve_helpers import Slow, client_of, serving_of
 
 import grls
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Query
 from grls.index import files
-from grls.io.files import noting_mapped
 from grls.models.load import opening
-from grls.retrieve import encoded
 from grls.serve.worker import BatchKey, RefusalError, SearchJob, Worker, _JobCounts
 
 ASK: dict[str, Any] = {"query": ["is the otter calm ?", "is the lynx quick ?"], "k": 3}
@@ -147,21 +143,3 @@ def test_a_large_index_or_a_model_that_is_changed_is_not_searched(
             assert "was changed while it is served" in refused.json()["detail"]
             assert str(tmp_path) not in refused.text
         assert client.get("/health").status_code == 200
-
-
-def test_arrays_of_embeddings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    vectors, file = np.arange(6, dtype=np.float32).reshape(3, 2), tmp_path / "vectors.safetensors"
-    save_file({"vectors": vectors, "bounds": np.arange(4)}, file)
-    kinds = {"vectors": ("F32",), "bounds": ("I64",)}
-    with noting_mapped() as noted:
-        small = encoded.map_tensors(file, kinds)
-    assert not noted
-    monkeypatch.setattr(encoded, "CHECKED_BYTES", 0)
-    with noting_mapped() as noted:
-        large = encoded.map_tensors(file, kinds)
-    assert list(noted) == [file]
-    assert not small["vectors"].flags.writeable
-    for arrays in (small, large):
-        assert (arrays["vectors"].tolist(), arrays["bounds"].tolist()) == (vectors.tolist(), [0, 1, 2, 3])
-    os.truncate(file, 0)
-    assert (small["vectors"] == vectors).all()
