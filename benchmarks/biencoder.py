@@ -60,7 +60,8 @@ def steps_of(data: str, encoder: BiEncoderModel, batch_size: int, words: int, co
     queries, qrels = read_split(data, "train", corpus)
     encoder.evidence_words = words
     examples = BiEncoderExamples(queries, qrels, corpus, encoder.query_text, PairOptions())
-    batches = BiEncoderData(examples, encoder, BiEncoderOptions())
+    batches = BiEncoderData(data, BiEncoderOptions())
+    batches.encoder = encoder
     order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(0)).tolist()
     for start in range(count):
         chosen = [order[(start * batch_size + n) % len(order)] for n in range(batch_size)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from grls.io.progress import counted
 from grls.train.options import BiEncoderTraining, RerankerTraining
 
 
@@ -17,11 +16,8 @@ def train_biencoder(**options: Any) -> None:
     """
     training = BiEncoderTraining(**options)
     from grls.train.biencoder.run import run_biencoder
-    from grls.train.core.processes import is_first
 
-    trained = run_biencoder(training)
-    if is_first():
-        print(f"{training.output}/model: {counted(trained.examples, 'example')}, {trained.seconds:.0f} s")
+    run_biencoder(training)
 
 
 def train_reranker(**options: Any) -> None:
@@ -37,10 +33,6 @@ def train_reranker(**options: Any) -> None:
     OUTPUT/checkpoints (to resume from; they hold pickles, so do not share them).
     """
     training = RerankerTraining(**options)
-    from grls.train.core.processes import is_first
     from grls.train.reranker.run import run_reranker
 
-    trained = run_reranker(training)
-    if is_first():
-        unit = "stride" if training.train else "hop"
-        print(f"best dev loss {trained.best:.4f} nats a {unit}; the reranker is in {trained.model}")
+    run_reranker(training)

@@ -208,7 +208,7 @@ def test_from_dicts_to_hits(bert: Path, caplog: pytest.LogCaptureFixture) -> Non
         trained = grls.BiEncoder(bert, max_tokens=32).fit(CORPUS, QUERIES, GOLD, **QUICK)
     assert "there are no dev queries, so 1 of the 16 training queries are taken out for dev." in caplog.text
     result = trained.results["biencoder"]
-    assert (result.steps, result.monitor) == (3, "recall@5")
+    assert (result.steps, result.monitor) == (3, "dev_recall")
     assert result.best is not None
     assert Path(trained.name) == result.model
     retriever = trained.index(CORPUS, device="cpu")

@@ -36,7 +36,7 @@ def train(place: Path, output: Path, *more: str) -> Path:
 
 def settings(output: Path) -> dict[str, Any]:
     """The settings of the last run there."""
-    file = max((output / "logs").glob("version_*/hparams.yaml"), key=lambda file: file.stat().st_mtime_ns)
+    file = max((output / "logs").glob("version_*/config.yaml"), key=lambda file: file.stat().st_mtime_ns)
     held: dict[str, Any] = yaml.safe_load(file.read_text())
     return held
 

@@ -27,7 +27,7 @@ from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import over
 from grls.train.options import RerankHopOptions
-from grls.train.reranker.module import RerankHops, rerank_loader
+from grls.train.reranker.module import RerankHops
 
 QUESTION = "is the otter kind ?"
 """One question for all: only what was found first says what follows."""
@@ -46,7 +46,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_dataset(root / "data", passages(), asked, {"train": qrels, "dev": qrels})
     torch.manual_seed(0)
     tiny_bert(root / "bert")
-    assert main([*command(root, "out"), "--fit.epochs=25"]) == 0
+    assert main([*command(root, "out"), "--fit.epochs=40"]) == 0
     return root
 
 
@@ -67,25 +67,21 @@ def hops(root: Path, **options: Any) -> RerankHops:
 def test_an_example_is_a_hop_with_its_evidence(root: Path) -> None:
     found = hops(root)
     assert len(found) == 2 * 8
-    first, second = found[0], found[1]
+    first, second = found.draw(0, 0), found.draw(1, 0)
     assert (first.prefix, second.prefix) == (QUESTION, f"{QUESTION} the otter is calm .")
     assert second.passages[0] == "if something is calm then it is kind ."
     assert second.scores == (0.0, -20.0, -20.0, -20.0)
     assert not {"the otter is calm .", second.passages[0]} & set(second.passages[1:])  # gold is never wrong
-    assert [one.prefix for one in found] == [one.prefix for one in hops(root)]
-    assert hops(root, evidence_words=2)[1].prefix == f"{QUESTION} the otter"
+    assert hops(root, evidence_words=2).draw(1, 0).prefix == f"{QUESTION} the otter"
 
 
 def test_each_epoch_draws_anew_and_free_orders_change(root: Path) -> None:
     found = hops(root, shuffle=True)
-    drawn = [[found[n + epoch * len(found)] for n in range(len(found))] for epoch in range(3)]
+    drawn = [[found.draw(n, epoch) for n in range(len(found))] for epoch in range(3)]
     assert drawn[0] != drawn[1] != drawn[2]
-    assert {len(one.prefix) for one in drawn[0]} != {len(one.prefix) for one in hops(root)}
-    assert found[5] == hops(root, shuffle=True)[5]
-    loader = rerank_loader(found, 4, 0)
-    loader.batch_sampler.sampler.set_epoch(1)  # type: ignore[union-attr]
-    read = [one for batch in loader for one in batch]
-    assert sorted(read) == sorted(drawn[1])
+    fixed = hops(root)
+    assert {len(one.prefix) for one in drawn[0]} != {len(fixed.draw(n, 0).prefix) for n in range(len(fixed))}
+    assert drawn[0][5] == hops(root, shuffle=True).draw(5, 0)
 
 
 def test_changed_evidence_changes_the_order(root: Path) -> None:
@@ -164,7 +160,7 @@ def test_it_resumes_and_what_cannot_be_is_refused(root: Path, capsys: pytest.Cap
     assert "had --hops.shuffle false, now it is True" in told
     for more, message in (
         (["--dev=x.jsonl"], "give both, or neither"),
-        (["--hops.dev_split=gone"], "give another --hops.dev_split"),
+        (["--hops.dev_split=gone"], "gone.tsv: no such file; there are"),
         ([f"--data={root / 'data' / 'corpus.jsonl'}"], "corpus.jsonl: expected a data set folder"),
         (["--hops.hard_negatives=0"], "hard_negatives must be at least 1"),
         (["--resume=true"], "there is no checkpoint to resume from"),

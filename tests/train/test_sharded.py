@@ -10,7 +10,7 @@ import torch
 from failing import fails
 from models_without_dropout import still_bert
 from process_group import together
-from rerank_examples import examples
+from rerank_examples import fitted
 from small_data import write_small
 from train_helpers import arguments, callback, chain_options, logged, same
 
@@ -21,7 +21,7 @@ from grls.models.biencoder import BiEncoderModel
 from grls.models.load.generators import Pretrained
 from grls.train.core.processes import FullyShard
 from grls.train.options import EncoderOptions
-from grls.train.reranker.module import RerankerModule, fit_reranker
+from grls.train.reranker.module import RerankerModule
 
 FSDP = ["--trainer.strategy=fsdp", "--model.gradient_checkpointing=true", "--trainer.gradient_clip_val=0.5"]
 GLOBAL = ["--data.global_batch_size=8", "--trainer.max_epochs=1"]
@@ -156,7 +156,7 @@ def test_a_reranker_in_shards_has_the_losses_of_one_process_and_resumes_on_anoth
         options = EncoderOptions(2, 4, 1e-3, strategy=strategy, gradient_checkpointing=sharded)
         if killed:
             RerankerModule.training_step = dying  # type: ignore[method-assign]
-        fit_reranker(reranker, examples(17), examples(5), tmp_path / name, options, resume)
+        fitted(reranker, 17, 5, tmp_path / name, options, resume)
 
     step = RerankerModule.training_step
 

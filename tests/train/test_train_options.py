@@ -8,7 +8,7 @@ from failing import refuses
 from train_helpers import arguments, train
 
 from grls.errors import ConfigError
-from grls.train.core.checkpoints import RunState
+from grls.train.core.checkpoints import run_settings
 from grls.train.options import BiEncoderTraining, as_record, read_stage
 
 GIVEN = {"model.generator": "Pretrained", "model.generator.name_or_path": "t5", "data.data": "d"}
@@ -67,7 +67,7 @@ def test_a_teacher_has_a_share() -> None:
 def test_further_options_that_change_the_losses_are_recorded(more: dict[str, Any], same: bool) -> None:
     """A run whose time was up goes on with more time."""
     first, second = (
-        RunState.of_options(as_record(read_stage("retrieve", (), GIVEN | {"trainer.more": given})))
+        run_settings(as_record(read_stage("retrieve", (), GIVEN | {"trainer.more": given})))
         for given in ({}, more)
     )
     assert (first == second) == same

@@ -13,9 +13,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from grls.models.biencoder import BiEncoderModel
-from grls.train.biencoder.examples import BiEncoderExamples, Pair
-from grls.train.core.datamodule import FitData
-from grls.train.options import BiEncoderOptions, DataOptions
+from grls.train.biencoder.examples import Pair
+from grls.train.core.datamodule import EncoderData
 
 
 class PairBatch(NamedTuple):
@@ -32,18 +31,10 @@ class PairBatch(NamedTuple):
     teacher: Tensor | None
 
 
-class BiEncoderData(FitData):
+class BiEncoderData(EncoderData):
     """The pairs of a bi-encoder in batches of like length; they are drawn anew each epoch."""
 
-    def __init__(self, examples: BiEncoderExamples, encoder: BiEncoderModel, options: BiEncoderOptions):
-        sizes: dict[str, Any] = {"global_batch_size": options.batch_size, "length_pool": options.length_pool}
-        super().__init__(DataOptions(data="", seed=options.seed, **sizes))
-        self.train_examples: Any = examples
-        self._encoder = encoder
-        self._ready = True
-
-    def read(self, module: Any) -> None:
-        """Nothing: the examples are there."""
+    encoder: BiEncoderModel
 
     def val_dataloader(self) -> DataLoader[Any]:
         """One batch: the evaluation reads dev itself."""
@@ -51,8 +42,8 @@ class BiEncoderData(FitData):
 
     def collator(self, pairs: Sequence[Pair]) -> PairBatch:
         texts = zip(*(pair.passages for pair in pairs), strict=True)
-        features = [self._encoder.features([pair.query for pair in pairs], "query")]
-        features += [self._encoder.features(passages, "passage") for passages in texts]
+        features = [self.encoder.features([pair.query for pair in pairs], "query")]
+        features += [self.encoder.features(passages, "passage") for passages in texts]
         labels = torch.tensor([[*pair.keys, *pair.gold] for pair in pairs])
         teacher = torch.tensor([pair.scores for pair in pairs]) if pairs[0].scores else None
         return PairBatch(features, labels, teacher)

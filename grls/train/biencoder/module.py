@@ -16,7 +16,6 @@ from grls.models.sentence_model import COSINE
 from grls.train.biencoder.data import PairBatch
 from grls.train.biencoder.dev import HopEvaluator, dev_metric
 from grls.train.biencoder.loss import MaskedRankingLoss
-from grls.train.core.checkpoints import RunState
 from grls.train.core.module import EncoderModule
 from grls.train.core.processes import averaged, is_first, layers_of
 from grls.train.core.trainer import is_metered
@@ -38,11 +37,9 @@ class BiEncoderModule(EncoderModule):
         options: BiEncoderOptions,
         steps: int,
         evaluator: HopEvaluator | None,
-        state: RunState,
         done: bool,
     ):
-        super().__init__(encoder.model, options, options.optimizer, state)
-        self.measure = f"recall@{options.k}"
+        super().__init__(encoder.model, options, options.optimizer)
         self.steps = steps
         self._encoder = encoder
         self._evaluator = evaluator

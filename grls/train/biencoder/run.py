@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from pathlib import Path
+from pydoc import locate
 from typing import Any
 
 import torch
@@ -12,23 +12,23 @@ import torch
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, Option
 from grls.io.ending import needing, quiet
-from grls.io.files import refuse_foreign, sha256
+from grls.io.files import sha256
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.sentence_folder import MODULES
 from grls.train.biencoder.dev import Split
-from grls.train.biencoder.examples import BM25, BiEncoderExamples, RetrieverMiner, TeacherScores
+from grls.train.biencoder.examples import BiEncoderExamples, RetrieverMiner, TeacherScores
 from grls.train.core.clock import TrainingClock
-from grls.train.options import BiEncoderOptions, BiEncoderTraining
+from grls.train.options import BiEncoderOptions, BiEncoderTraining, as_record
 from grls.train.result import TrainingResult
 
 with needing("train", "training a bi-encoder"):
+    from lightning.pytorch.loggers import Logger
+
     from grls.models.precision import accelerator
     from grls.train.biencoder.data import BiEncoderData
     from grls.train.biencoder.dev import dev_evaluator
     from grls.train.biencoder.module import BiEncoderModule
-    from grls.train.core.checkpoints import RunState
-    from grls.train.core.datamodule import digest, read_named_split
-    from grls.train.core.encoder import fit_encoder
+    from grls.train.core.engine import begin, fit_encoder
     from grls.train.core.processes import only_training
 
 log = logging.getLogger(__name__)
@@ -40,17 +40,18 @@ def run_biencoder(training: BiEncoderTraining, clock: TrainingClock | None = Non
     ``clock`` limits the time; where a meter listens to it, nothing is printed.
     """
     clock = clock or TrainingClock("biencoder")
-    fit, data, output, source = training.fit, training.data, training.output, training.source
+    fit, output, source = training.fit, training.output, training.source
+    record = as_record(training)
     quiet()
     with only_training(output):
         check_negatives(fit)
-        refuse_foreign(Path(output) / "model", MODULES)
-        corpus = Corpus.read(data)
-        train = Split(*read_named_split(data, training.train_split, corpus, "train_split"), corpus)
+        resumed = begin(record, output, training.resume, fit.strategy, marker=MODULES)
+        data = BiEncoderData(training.data, fit, fit.length_pool)
+        corpus = Corpus.read(training.data)
+        train = Split(*data.read_split(training.train_split, corpus), corpus)
         dev = None
         if training.dev_split is not None:
-            option = "dev_split, or null to train without dev"
-            dev = Split(*read_named_split(data, training.dev_split, corpus, option), corpus)
+            dev = Split(*data.read_split(training.dev_split, corpus), corpus)
         torch.manual_seed(fit.seed)  # for random weights of a new model
         if source is not None:
             encoder = BiEncoderModel.load(source, training.kind, "cpu", training.max_tokens, fit.similarity)
@@ -59,34 +60,19 @@ def run_biencoder(training: BiEncoderTraining, clock: TrainingClock | None = Non
             encoder = BiEncoderModel.from_generator(
                 generator.load(), training.max_tokens, generator.stages(), fit.similarity or "dot"
             )
-        begun = encoder.fingerprint()  # a resumed run of adapters reads these weights again
+        # A resumed run of adapters reads these weights again.
+        data.fingerprints[f"the model {source or training.generator}"] = encoder.fingerprint()
         miner = scores = None
         if training.teacher is not None:
             scores = TeacherScores.read(training.teacher, train.queries, corpus)
+            data.fingerprints[f"the teacher {training.teacher}"] = sha256(training.teacher)
         elif fit.hard_negatives:
             miner = RetrieverMiner(training.negatives, corpus, fit.evidence_words, training.analyzer)
+            data.fingerprints[f"the retriever {training.negatives} (negatives)"] = miner.fingerprint()
         encoder.evidence_words = fit.evidence_words
         pairs = (train.queries, train.qrels, corpus, encoder.query_text, fit, miner, scores)
-        examples = BiEncoderExamples(*pairs)
+        data.encoder, data.train_examples = encoder, (examples := BiEncoderExamples(*pairs))
         check_negatives(fit, len(examples))
-        settings: dict[str, Any] = {
-            "data": data, "source": source or str(training.generator), "kind": training.kind,
-            "train_split": training.train_split, "dev_split": training.dev_split,
-            "max_tokens": encoder.max_tokens, "negatives": training.negatives, "teacher": training.teacher,
-            "analyzer": training.analyzer.settings(),
-        }  # fmt: skip
-        files = {
-            f"the model {source or training.generator}": begun,
-            str(Path(data) / "corpus.jsonl"): corpus.fingerprint,
-        }
-        for name, split in ((training.train_split, train), (training.dev_split, dev)):
-            if split is not None:
-                files[f"{Path(data) / 'queries.jsonl'} (split {name})"] = digest(split.queries)
-                files[str(Path(data) / "qrels" / f"{name}.tsv")] = digest(split.qrels)
-        if training.negatives != BM25 and miner is not None:
-            files[f"the retriever {training.negatives} (negatives)"] = miner.fingerprint()
-        if training.teacher is not None:
-            files[f"the teacher {training.teacher}"] = sha256(training.teacher)
         if not any(weight.requires_grad for weight in encoder.model.parameters()):
             raise ConfigError(
                 "the model has no weights to train (a bag of words, or frozen word embeddings): take another "
@@ -101,21 +87,24 @@ def run_biencoder(training: BiEncoderTraining, clock: TrainingClock | None = Non
         evaluator = None if dev is None else dev_evaluator(encoder, dev, fit, multistep)
         steps = fit.epochs * math.ceil(len(examples) / fit.batch_size)
         steps = min(fit.max_steps or steps, steps)
-        state = RunState(settings, files)
         return fit_encoder(
-            BiEncoderModule(encoder, fit, steps, evaluator, state, examples.done),
-            {"datamodule": BiEncoderData(examples, encoder, fit)},
-            output,
-            training.resume,
-            clock,
-            examples=len(examples),
-            steps=steps,
-            device="cpu" if fit.device == "cpu" else accelerator().type,
-            logger=fit.logger,
-            gradient_clip_val=1.0,
-            dev=evaluator is not None,
-            log_every_n_steps=fit.log_every,
-        )
+            BiEncoderModule(encoder, fit, steps, evaluator, examples.done),
+            data, output, record, resumed, clock,
+            trainer={
+                "accelerator": "cpu" if fit.device == "cpu" else accelerator().type,
+                "gradient_clip_val": 1.0, "log_every_n_steps": fit.log_every,
+            },
+            dev=evaluator is not None, steps=steps,
+            loggers=[] if fit.logger is None else [logger_of(fit.logger, output)],
+        )  # fmt: skip
+
+
+def logger_of(name: str, output: str) -> Any:
+    kind: Any = locate(name)
+    if not (isinstance(kind, type) and issubclass(kind, Logger)):
+        raise ConfigError(f"fit.logger: {name} is no logger of Lightning that is installed.")
+    make: Any = kind
+    return make(save_dir=output)
 
 
 def check_negatives(options: BiEncoderOptions, examples: int | None = None) -> None:

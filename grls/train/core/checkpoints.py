@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, NamedTuple
+from typing import Any
 
 import lightning as L
 import torch
@@ -27,12 +27,15 @@ from grls.train.core.processes import META, damage, refuse_damaged_folder
 
 log = logging.getLogger(__name__)
 
+_APART = ("output", "resume", "ckpt_path", "seed_everything", "checkpoint", "last", "recall", "quotes")
+"""Options of a training that say where it is written, how it is measured, and where seeds come from."""
 _FREE = (
-    "device", "log_every", "logger", "mini_batch_size", "gradient_checkpointing",
-    "model.gradient_checkpointing", "data.workers", "data.data", "data.batch_size", "data.global_batch_size",
+    "train", "dev", "data", "data.data", "data.batch_size", "data.global_batch_size", "data.workers",
+    "device", "fit.device", "fit.log_every", "fit.logger", "fit.mini_batch_size",
+    "fit.gradient_checkpointing", "model.gradient_checkpointing",
 )  # fmt: skip
 """Settings that a resumed run may change: they do not change the losses, or the data module compares them."""
-_LENGTH = ("epochs", "max_steps", "trainer.max_epochs", "trainer.max_steps")
+_LENGTH = ("fit.epochs", "fit.max_steps", "trainer.max_epochs", "trainer.max_steps")
 """Settings that the schedule of the learning rate depends on; of a constant rate they may change.
 
 Shares of a mix that change from epoch to epoch depend on them, too.
@@ -54,53 +57,31 @@ _WEIGHTS = (
 )
 
 
-class RunState(NamedTuple):
-    """What checkpoints hold of their run; a resumed run must have the same.
-
-    Attributes:
-        settings: Options and paths, by name.
-        files: Fingerprints of what the run reads, by name.
-        options: Settings whose option has another name, with that of the option.
-    """
-
-    settings: Mapping[str, Any] = {}
-    files: Mapping[str, str] = {}
-    options: Mapping[str, str] = {}
-
-    @classmethod
-    def of_options(cls, options: Mapping[str, Any]) -> RunState:
-        """The state of a stage with these options, as the parser reads them."""
-        parts = {name: options[name] for name in ("model", "data")}
-        trainer = options["trainer"]
-        parts["trainer"] = {name: trainer[name] for name in _TRAINER}
-        more = {name: trainer["more"][name] for name in _MORE if name in trainer["more"]}
-        plain = json.loads(json.dumps([parts, more], default=str))
-        return cls(_flat(plain[0]) | {"trainer.more": plain[1]})
-
-    def refuse_other(self, before: Mapping[str, Any], run: str | Path) -> None:
-        """Refuse to resume from the checkpoint ``before`` of a run with other settings or other files."""
-        last = {name.rpartition(".")[2]: value for name, value in self.settings.items()}
-        constant = last.get("schedule") == "constant" and not last.get("warmup")
-        if self.settings.get("data.mix.epochs") is None:
-            constant &= not isinstance(last.get("pseudo_share"), list)
-        settings = before.get("settings", {})
-        for name in sorted(self.settings.keys() | settings.keys()):
-            earlier, now = settings.get(name), self.settings.get(name)
-            if earlier != now and name not in _FREE and not (constant and name in _LENGTH):
-                option = self.options.get(name, name)
-                raise MismatchError(
-                    f"the run in {run} had {Option(option, earlier)}, now it is {now!r}: resume with the "
-                    f"same, or begin a new run in another {Option('output')}."
-                )
-        for name, fingerprint in self.files.items():
-            if before.get("files", {}).get(name) != fingerprint:
-                raise MismatchError(
-                    f"{name} has changed since the run in {run} began: put it back as it was, or start "
-                    f"anew without {Option('resume')} in another {Option('output')}."
-                )
+def run_settings(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a training that a resumed run must have, too, by name; checkpoints hold them."""
+    settings = {name: value for name, value in record.items() if name not in _APART}
+    if (trainer := settings.get("trainer")) is not None:
+        settings["trainer"] = {name: trainer[name] for name in _TRAINER}
+    flat = _flat(json.loads(json.dumps(settings, default=str)))
+    if trainer is not None:
+        flat["trainer.more"] = {name: trainer["more"][name] for name in _MORE if name in trainer["more"]}
+    return flat
 
 
-NO_STATE = RunState()
+def refuse_other_settings(before: Mapping[str, Any], settings: Mapping[str, Any], run: str | Path) -> None:
+    """Refuse to resume from the checkpoint ``before`` of a run with other settings."""
+    part = "fit" if "fit.schedule" in settings else "model"
+    constant = settings.get(f"{part}.schedule") == "constant" and not settings.get(f"{part}.warmup")
+    if settings.get("data.mix.epochs") is None:
+        constant &= not isinstance(settings.get("data.mix.pseudo_share"), list)
+    earlier = before.get("settings", {})
+    for name in sorted(settings.keys() | earlier.keys()):
+        then, now = earlier.get(name), settings.get(name)
+        if then != now and name not in _FREE and not (constant and name in _LENGTH):
+            raise MismatchError(
+                f"the run in {run} had {Option(name, then)}, now it is {now!r}: resume with the same, or "
+                f"begin a new run in another {Option('output')}."
+            )
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,11 +21,11 @@ from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_split
 from grls.data.types import Query
-from grls.errors import ConfigError, DataError, MismatchError, Option
+from grls.errors import ConfigError, MismatchError, Option
 from grls.index.rows import Ints
 from grls.io.progress import counted
 from grls.train.core.examples import Examples
-from grls.train.options import DataOptions
+from grls.train.options import DataOptions, EncoderOptions
 
 _PRINTS = "fingerprints"
 """Key of the data's fingerprints in a checkpoint."""
@@ -36,13 +35,6 @@ _BATCH = "examples a batch"
 
 def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()
-
-
-def read_named_split(data: str, split: str, corpus: Corpus, option: str) -> tuple[list[Query], Qrels]:
-    file = Path(data) / "qrels" / f"{split}.tsv"
-    if not file.is_file():
-        raise DataError(f"no such file; give another {option}.", file)
-    return read_split(data, split, corpus, known=True)
 
 
 class FitData(L.LightningDataModule):
@@ -61,17 +53,15 @@ class FitData(L.LightningDataModule):
         self.options: Any = options
         self.seed = options.seed or 0
         self.fingerprints: dict[str, str] = {}
-        """Name -> fingerprint of what examples are made of; a resumed run must find the same."""
+        """Name -> fingerprint of what the run reads; a resumed run must find the same."""
         self._seen = (0, 0)
-        self._ready = False
         self.sampler: LengthBucketedSampler | None = None
 
     def setup(self, stage: str) -> None:
-        if not self._ready:
+        if not hasattr(self, "train_examples"):
             module = self.trainer.lightning_module
             self.read(module)
             self.fingerprints["the tokenizer"] = tokenizer_fingerprint(module.tokenizer)
-            self._ready = True
 
     def read_split(self, split: str, corpus: Corpus) -> tuple[list[Query], Qrels]:
         """Queries and judgements of a split; a resumed run must find the same."""
@@ -83,9 +73,9 @@ class FitData(L.LightningDataModule):
         }
         return queries, qrels
 
-    @abstractmethod
     def read(self, module: Any) -> None:
         """Set ``train_examples``, ``dev_examples`` and ``collator`` for the module that is trained."""
+        raise NotImplementedError
 
     def write_beside(self, model: Path) -> None:
         """Write files into the folder of the trained model."""
@@ -158,6 +148,14 @@ class FitData(L.LightningDataModule):
             multiprocessing_context="fork" if self.options.workers and sys.platform == "linux" else None,
         )
         return loader, sampler
+
+
+class EncoderData(FitData):
+    """The examples of an encoder, which are set before its training begins."""
+
+    def __init__(self, data: str, options: EncoderOptions, length_pool: int = 1):
+        sizes: dict[str, Any] = {"global_batch_size": options.batch_size, "length_pool": length_pool}
+        super().__init__(DataOptions(data=data, seed=options.seed, **sizes))
 
 
 Draw = tuple[int, int]

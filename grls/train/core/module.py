@@ -24,15 +24,16 @@ from torch import Tensor
 from transformers import PreTrainedModel, get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
 from transformers.optimization import Adafactor
 
-from grls.data.codec import CLOSING_MARKERS
+from grls.data.codec import CLOSING_MARKERS, reset_tokenizer
 from grls.errors import ConfigError, MismatchError, Option
+from grls.io.files import atomic_folder, write_json
 from grls.models.base import check_positions
 from grls.models.head import Head
-from grls.models.load.build import Loaded, add_markers, add_rows, is_four_bit
+from grls.models.load.build import BESIDE, TRAINING, Loaded, add_markers, add_rows, is_four_bit
 from grls.models.load.generators import GeneratorSpec
 from grls.models.load.kinds import is_causal
+from grls.models.load.opening import write_network
 from grls.models.lora import add_adapters, merge_adapters
-from grls.train.core.checkpoints import NO_STATE, RunState
 from grls.train.core.collate import Batch, DecisionTensors, Pairs
 from grls.train.core.processes import (
     FullyShard,
@@ -51,20 +52,23 @@ _FUSED = ("cpu", "cuda")
 
 
 class TrainingModule(L.LightningModule):
-    """A model in training, whole or in shards; ``state`` is what checkpoints hold beside weights.
+    """A model in training, whole or in shards.
 
     Dropout is a function of (seed, batch number, rank): a resumed run repeats an uninterrupted one.
     """
 
     model: Any
+    settings: Mapping[str, Any] = {}
+    """The options of the run, which its checkpoints hold."""
+    remedy: str
+    """What helps against a loss that is not finite."""
     first_rank_seeds = False
     """Whether the rank is part of the seed in the first process, too."""
 
-    def __init__(self, seed: int, optimizer: str, state: RunState = NO_STATE):
+    def __init__(self, seed: int, optimizer: str):
         super().__init__()
         self.seed = seed
         self.optimizer = optimizer
-        self.state = state
         self._whole: tuple[Within, ...] = ()  # tuples: their weights are those of the model
         self._plain: tuple[Any, ...] = ()
 
@@ -82,6 +86,10 @@ class TrainingModule(L.LightningModule):
     def plain_copy(self) -> Any:
         """A model of the same form, which takes the whole weights at the end of a sharded training."""
         return deepcopy(self.model)
+
+    def save(self, model: Any, folder: Path) -> None:
+        """Write the trained model, which is that of all weights with adapters merged."""
+        raise NotImplementedError
 
     def plain_model(self) -> Any:
         """The model to save, with adapters merged; None on other processes than the first of a sharded run.
@@ -147,7 +155,7 @@ class TrainingModule(L.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint.update(settings=dict(self.state.settings), files=dict(self.state.files))
+        checkpoint["settings"] = dict(self.settings)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         remedy = f"resume with the options of that run, or begin a new run in another {Option('output')}."
@@ -173,13 +181,10 @@ class EncoderModule(TrainingModule):
     """A file that every folder of such a model has."""
     best: ClassVar[Mapping[str, Any]]
     """Options of the checkpoint of the best epoch: the measure that chooses it."""
-    measure: str
-    """The name of that measure in results."""
+    remedy = f"{Option('fit.learning_rate')}"
 
-    def __init__(self, model: Any, options: EncoderOptions, optimizer: str, state: RunState):
-        names = {name: f"fit.{name}" for name in vars(options)}
-        state = state._replace(settings={**state.settings, **vars(options)}, options=names)
-        super().__init__(options.seed, optimizer, state)
+    def __init__(self, model: Any, options: EncoderOptions, optimizer: str):
+        super().__init__(options.seed, optimizer)
         self.model = model
         self.options: Any = options
         if options.gradient_checkpointing:
@@ -192,15 +197,15 @@ class EncoderModule(TrainingModule):
                 )
             add_adapters(network, options.lora_rank)
 
-    def save(self, model: Any, folder: Path) -> None:
-        """Write the trained model, which is that of all weights with adapters merged."""
-        raise NotImplementedError
-
 
 class GeneratorModule(TrainingModule):
     """Trains a generator. ``stage`` is the name of the training in the record beside the model."""
 
     first_rank_seeds = True
+    remedy = (
+        f"{Option('model.learning_rate')}, clip gradients ({Option('trainer.gradient_clip_val', 1)}), or "
+        f"train in {Option('trainer.precision', '32-true')}"
+    )
 
     def __init__(self, options: ModelOptions, stage: str):
         super().__init__(options.seed or 0, options.optimizer)
@@ -284,6 +289,16 @@ class GeneratorModule(TrainingModule):
         model.load_state_dict(weights, strict=not four_bit)
         merge_adapters(model)
         return model
+
+    def save(self, model: Any, folder: Path) -> None:
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        with atomic_folder(folder, "config.json") as new:
+            write_network(model, new)
+            reset_tokenizer(self.tokenizer)
+            self.tokenizer.save_pretrained(new)
+            data.write_beside(new)
+            beside = [] if getattr(data, "priors", None) is None else [BESIDE]
+            write_json(new / TRAINING, {"stages": [*self.stages, *beside]})
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         loss = self.within(self.batch_loss, batch)

@@ -103,15 +103,6 @@ class GiveBackFreed(L.Callback):
             give_back_freed()
 
 
-GENERATOR = (
-    f"{Option('model.learning_rate')}, clip gradients ({Option('trainer.gradient_clip_val', 1)}), or train "
-    f"in {Option('trainer.precision', '32-true')}"
-)
-"""Remedy for a stage of ``grls train``."""
-LEARNING_RATE = f"{Option('fit.learning_rate')}"
-"""Remedy for ``grls train biencoder`` and ``reranker``."""
-
-
 def spoiled(weights: Mapping[str, Any]) -> str | None:
     """The name of the first weights that are not finite, if any."""
     for name, value in weights.items():
@@ -130,8 +121,7 @@ class RefuseNaN(L.Callback):
     wait. With scaled gradients (float16) an infinite gradient only skips a step.
     """
 
-    def __init__(self, remedy: str = GENERATOR):
-        self.remedy = remedy
+    def __init__(self) -> None:
         self._norm: Tensor | None = None
         self._step = 0
 
@@ -187,7 +177,7 @@ class RefuseNaN(L.Callback):
             return
         checkpoint = kept_checkpoint(trainer)
         before = "" if checkpoint is None else f" The checkpoint {checkpoint}, from before, is intact."
-        raise ConfigError(f"the training has diverged: {problem}.{before} Lower {self.remedy}.")
+        raise ConfigError(f"the training has diverged: {problem}.{before} Lower {pl_module.remedy}.")
 
 
 class TimeLimit(L.Callback):

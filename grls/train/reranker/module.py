@@ -5,14 +5,13 @@ Legend: C candidates of a prefix, f the reranker.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
 from transformers import get_linear_schedule_with_warmup
 
 from grls.answer.ralm.reranker import Reranker, RerankExample
@@ -24,21 +23,26 @@ from grls.errors import Option
 from grls.io.files import atomic_folder
 from grls.models.cross_encoder import query_with_evidence
 from grls.train.biencoder.examples import BiEncoderExamples, RetrieverMiner
-from grls.train.core.checkpoints import NO_STATE, RunState
-from grls.train.core.clock import TrainingClock
-from grls.train.core.datamodule import copies_of_examples
-from grls.train.core.encoder import fit_encoder
 from grls.train.core.module import EncoderModule
-from grls.train.core.processes import averaged, mean_over_processes, processes, summed
-from grls.train.options import USUAL_RERANKER, EncoderOptions, HopPairs, PairOptions, RerankHopOptions
-from grls.train.result import TrainingResult
+from grls.train.core.processes import averaged, mean_over_processes, summed
+from grls.train.options import EncoderOptions, HopPairs, PairOptions, RerankHopOptions
 
 WRONG = -20.0
 """Log-probability (nats) of a hop after a wrong passage; after the right one it is 0."""
 
 
-class RerankHops(Sequence[RerankExample]):
-    """The hops of queries as examples, without DONE; number n + e * length is hop n as it is in epoch e.
+class WrittenExamples(list[RerankExample]):
+    """Examples of a file, the same in all epochs."""
+
+    def draw(self, number: int, epoch: int) -> RerankExample:
+        return self[number]
+
+    def lengths(self) -> list[int]:
+        return [len(example.prefix) for example in self]
+
+
+class RerankHops:
+    """The hops of queries as examples, without DONE.
 
     They are those of :class:`grls.train.biencoder.examples.BiEncoderExamples`. Only the right passage
     makes the hop likely, so the loss is the listwise one of localized contrastive estimation (Gao et al.
@@ -59,56 +63,13 @@ class RerankHops(Sequence[RerankExample]):
     def __len__(self) -> int:
         return len(self._pairs)
 
-    def __iter__(self) -> Iterator[RerankExample]:
-        """The hops as they are in the first epoch."""
-        return (self[number] for number in range(len(self)))
-
-    def __getitem__(self, number: int) -> RerankExample:  # type: ignore[override]
-        epoch, hop = divmod(number, len(self))
-        pair = self._pairs.draw(hop, epoch)
+    def draw(self, number: int, epoch: int) -> RerankExample:
+        pair = self._pairs.draw(number, epoch)
         scores = (0.0, *[WRONG] * (len(pair.passages) - 1))
         return RerankExample(pair.query, pair.passages, scores)
 
-
-def rerank_loader(examples: Sequence[RerankExample], size: int, seed: int | None) -> DataLoader[Any]:
-    """Batches of examples, shuffled if there is a seed; ``size`` counts those of all processes together."""
-    anew = isinstance(examples, RerankHops)
-    order = range(len(examples)) if seed is None else _Shuffled(len(examples), seed, anew)
-    batches = _Shares(order, size, drop_last=False)
-    return DataLoader(examples, batch_sampler=batches, collate_fn=list)  # type: ignore[arg-type]
-
-
-class _Shares(torch.utils.data.BatchSampler):
-    """The share of this process in each batch; the whole batch where it is too small for all processes."""
-
-    def copies(self, batch: int) -> int:
-        return copies_of_examples(len(self.sampler), self.batch_size, batch, processes())  # type: ignore[arg-type]
-
-    def __iter__(self) -> Iterator[list[int]]:
-        rank, ranks = torch.distributed.get_rank() if processes() > 1 else 0, processes()
-        for batch in super().__iter__():
-            yield batch[rank::ranks] if rank < len(batch) else batch
-
-
-class _Shuffled(torch.utils.data.Sampler[int]):
-    """A new order each epoch, a function of seed and epoch alone.
-
-    ``anew``: example n is another one in each epoch e, with the number n + e * ``count``.
-    """
-
-    def __init__(self, count: int, seed: int, anew: bool = False):
-        self._count, self._seed, self._epoch, self._anew = count, seed, 0, anew
-
-    def set_epoch(self, epoch: int) -> None:
-        self._epoch = epoch
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Any:
-        generator = torch.Generator().manual_seed(hash((self._seed, self._epoch)) % 2**63)
-        first = self._epoch * self._count if self._anew else 0
-        return iter((torch.randperm(self._count, generator=generator) + first).tolist())
+    def lengths(self) -> list[int]:
+        return self._pairs.lengths()
 
 
 def rerank_loss(values: Tensor, scores: Tensor) -> Tensor:
@@ -134,10 +95,9 @@ class RerankerModule(EncoderModule):
 
     marker = "config.json"
     best: ClassVar[Any] = {"monitor": "dev_loss", "mode": "min"}
-    measure = "dev_loss"
 
-    def __init__(self, reranker: Reranker, options: EncoderOptions, state: RunState, hops: bool):
-        super().__init__(reranker.model, options, "adamw", state)
+    def __init__(self, reranker: Reranker, options: EncoderOptions, hops: bool):
+        super().__init__(reranker.model, options, "adamw")
         self._reranker = reranker
         self._hops = hops
         if options.lora_rank:
@@ -156,8 +116,8 @@ class RerankerModule(EncoderModule):
         Of hops there is no gain: their first candidate is the right passage, no retriever's choice.
         """
         values = self.within(self._logits, batch).split([len(example.passages) for example in batch])
-        shares: Any = self.trainer.val_dataloaders.batch_sampler  # type: ignore[union-attr]
-        size = summed(len(batch), self.device) // shares.copies(batch_idx)
+        times = self.trainer.datamodule.dev_copies(batch_idx)  # type: ignore[attr-defined]
+        size = summed(len(batch), self.device) // times
         gain = {} if self._hops else {"dev_gain": choice_gain}
         for name, measure in {"dev_loss": rerank_loss, **gain}.items():
             pairs = zip(values, batch, strict=True)
@@ -189,28 +149,3 @@ class RerankerModule(EncoderModule):
 
 def _scores(example: RerankExample) -> Tensor:
     return torch.tensor(example.scores, dtype=torch.float32)
-
-
-def fit_reranker(
-    reranker: Reranker,
-    train: Sequence[RerankExample],
-    dev: Sequence[RerankExample],
-    output: str | Path,
-    options: EncoderOptions = USUAL_RERANKER,
-    resume: bool = False,
-    state: RunState = NO_STATE,
-) -> TrainingResult:
-    """Train, keep the epoch with the lowest dev loss (nats), and write OUTPUT/model.
-
-    The reranker is trained in place. Hops are drawn anew each epoch.
-    """
-    loaders = {
-        "train_dataloaders": rerank_loader(train, options.batch_size, options.seed),
-        "val_dataloaders": rerank_loader(dev, options.batch_size, None),
-    }
-    return fit_encoder(
-        RerankerModule(reranker, options, state, isinstance(dev, RerankHops)), loaders, output, resume,
-        TrainingClock("reranker"), examples=len(train), device=reranker.model.device.type,
-        unused=options.lora_rank > 0,
-        log_every_n_steps=10,
-    )  # fmt: skip

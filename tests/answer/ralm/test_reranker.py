@@ -9,7 +9,7 @@ import torch
 from failing import fails, raises
 from fixture_types import Caplog, Capsys, Patch
 from ralm_helpers import PASSAGES, TEXT, byte_tokenizer, write_model
-from rerank_examples import ANIMALS, examples
+from rerank_examples import ANIMALS, fitted
 from small_data import tiny_bert
 
 from grls.answer.ralm.reader import Stride
@@ -18,7 +18,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.train.options import EncoderOptions
-from grls.train.reranker.module import RerankerModule, fit_reranker, rerank_loss
+from grls.train.reranker.module import RerankerModule, rerank_loss
 
 
 def test_the_loss_is_the_likelihood_under_the_reranker() -> None:
@@ -30,7 +30,7 @@ def test_the_loss_is_the_likelihood_under_the_reranker() -> None:
 def test_training_learns_which_document_helps(tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
-    trained = fit_reranker(encoder, examples(), examples(4), tmp_path / "out", EncoderOptions(25, 4, 3e-3))
+    trained = fitted(encoder, 12, 4, tmp_path / "out", EncoderOptions(25, 4, 3e-3))
     assert trained.best is not None
     assert trained.best < 1.5  # 1 is the best that can be had, by chance it is about 2.4
     again = Reranker.load(str(tmp_path / "out" / "model"), device="cpu")
@@ -40,7 +40,7 @@ def test_training_learns_which_document_helps(tmp_path: Path) -> None:
     assert int(again.scores(prefixes, texts).argmax()) == 1
     assert again.scores(prefixes, texts) == pytest.approx(encoder.scores(prefixes, texts), abs=1e-4)
     with pytest.raises(ConfigError, match="there is no checkpoint to resume from"):
-        fit_reranker(encoder, examples(), examples(), tmp_path / "new", EncoderOptions(1), resume=True)
+        fitted(encoder, 12, 12, tmp_path / "new", EncoderOptions(1), resume=True)
 
 
 def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -48,7 +48,7 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(tmp_path: Path,
     monkeypatch.setattr(RerankerModule, "_losses", lambda self, batch: _first(self) * next(losses))
     encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
     with pytest.raises(ConfigError, match=r"the loss is nan at step 5\. .*last\.ckpt.*Lower learn"):
-        fit_reranker(encoder, examples(), examples(4), tmp_path / "out", EncoderOptions(9, 4, 1e-3))
+        fitted(encoder, 12, 4, tmp_path / "out", EncoderOptions(9, 4, 1e-3))
     state = torch.load(tmp_path / "out" / "checkpoints" / "last.ckpt", weights_only=True)
     assert state["global_step"] == 3
 
@@ -185,7 +185,7 @@ def test_training_is_resumed_with_the_same_options_only(
     resumed = ("--resume", "true")
     for option, value, told in (
         ("--fit.epochs", "2", "had --fit.epochs 1, now it is 2"),
-        ("--train", str(fewer), "the file of training examples has changed since the run"),
+        ("--train", str(fewer), "the file of train examples has changed since the run"),
         ("--max_tokens", "31", "now it is 31"),
     ):
         assert told in fails(capsys, *training(folder, collected, output, *resumed, option, value))

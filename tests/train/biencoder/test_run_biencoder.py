@@ -38,7 +38,7 @@ def test_the_result_and_the_reports(
 ) -> None:
     result, steps = whole
     assert (result.model, result.logs) == (place / "whole" / "model", place / "whole" / "logs" / "version_0")
-    assert (result.steps, result.examples, result.monitor) == (24, 30, "recall@1")
+    assert (result.steps, result.examples, result.monitor) == (24, 30, "dev_recall")
     assert result.best == max(logged(place / "whole", "dev_recall").values())
     assert not result.time_is_up
     assert [(step.stage, step.step, step.of) for step in steps] == [

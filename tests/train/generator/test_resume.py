@@ -42,7 +42,7 @@ def test_a_run_that_sigterm_ends_does_not_look_done(
     ended = start(arguments("retrieve", data, tmp_path / "ended", OFTEN, politely))
     assert ended.returncode == 128 + signal.SIGTERM, ended.stderr
     last = tmp_path / "ended" / "checkpoints" / "last.ckpt"
-    assert f"go on from its last checkpoint with --ckpt_path {last}." in ended.stderr
+    assert "go on from its last checkpoint with --resume true." in ended.stderr
     assert not (tmp_path / "ended" / "model").exists()
     again = fails(capsys, "train", *arguments("retrieve", data, tmp_path / "ended"))
     assert f"{last} is of a run that did not finish, or diverged: resume it with --resume true," in again
@@ -53,7 +53,7 @@ def test_before_the_first_checkpoint_sigterm_promises_none(data: Path, tmp_path:
     ended = start(arguments("retrieve", data, tmp_path / "ended", early))
     assert ended.returncode == 128 + signal.SIGTERM, ended.stderr
     assert "nothing was saved yet" in ended.stderr
-    assert "--ckpt_path" not in ended.stderr
+    assert "--resume" not in ended.stderr
 
 
 @pytest.mark.parametrize("workers", [0, 1])
