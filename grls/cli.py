@@ -436,8 +436,7 @@ _SAVES = ("memory", "batch_size", "beams", "window", "candidates", "max_new_toke
 _SAID = {
     "print_config": "Print all options as YAML, and end.",
     "device": "Where models run: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.",
-    "precision": "Precision of models: float32, bfloat16, or int8 on CPUs (generators only); auto: bfloat16 "
-    "where the processor has it.",
+    "precision": "Precision of models: float32 or bfloat16; auto: bfloat16 where the processor has it.",
 }
 """The help of options that mean the same in all commands."""
 _CONFIG = "YAML with options: a file or the name of a recipe. Later options override it."

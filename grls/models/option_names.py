@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from grls.io.arguments import UnfitError, fitted
 
-Precision = Literal["float32", "bfloat16", "int8", "auto"]
+Precision = Literal["float32", "bfloat16", "auto"]
 
 PrecisionName = Annotated[str, partial(fitted, kind=Precision)]
 """A precision as a call gets it, which may be none."""

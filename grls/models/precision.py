@@ -1,22 +1,17 @@
-"""The precision of a model.
+"""The device and the precision of a model.
 
-``float32`` and ``bfloat16`` apply to all computation. ``int8`` is for CPUs: it stores the weights of the
-linear layers, except the head, in 8 bits, and computes in whole numbers that are scaled for each product, so
-scores depend slightly on the rest of the batch.
 bfloat16 is faster than float32 on a processor with instructions for it, and several times slower without.
 """
 
 from __future__ import annotations
 
 import logging
-import warnings
-from typing import Any, get_args
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from grls.errors import NOT_NUMBERS, ConfigError, out_of_memory
-from grls.models.option_names import Numbers
 from grls.models.option_names import Precision as Precision
 
 log = logging.getLogger(__name__)
@@ -35,7 +30,7 @@ def move(model: Any, device: str, precision: str) -> Any:
         if precision == "auto":
             precision = "bfloat16" if has_bfloat16(target) else "float32"
         # Weights get their type on the way, so the device needs no room for others.
-        model.to(target, getattr(torch, precision) if precision in get_args(Numbers) else None)
+        model.to(target, getattr(torch, precision))
     except (RuntimeError, AssertionError) as error:
         if out_of_memory(error):
             raise
@@ -43,10 +38,6 @@ def move(model: Any, device: str, precision: str) -> Any:
         raise ConfigError(
             f"cannot use device {device!r} ({reason}); choose cpu, or a GPU of this machine."
         ) from error
-    if precision == "int8":
-        if target.type != "cpu":
-            raise ConfigError(f"precision int8 is for CPUs; on {target} choose bfloat16 or float32.")
-        pack(model)
     if precision == "bfloat16":
         warn_of_emulation(target, "precision float32")
     return model.eval()
@@ -84,43 +75,6 @@ def _capabilities() -> dict[str, Any]:
     """Name -> whether the CPU has this capability; empty if this version of PyTorch cannot say."""
     capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     return capabilities
-
-
-def packs() -> bool:
-    try:
-        _packed(nn.Linear(2, 2))
-    except (AttributeError, ImportError, RuntimeError):
-        return False
-    return True
-
-
-def pack(model: Any) -> None:
-    """Replace all linear layers of a model, except its head, by layers of 8 bits."""
-    if not packs():
-        raise ConfigError("this build of PyTorch cannot store weights as int8; choose float32.")
-    head = model.get_output_embeddings()
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if type(child) is nn.Linear and child is not head:
-                setattr(module, name, _packed(child))
-
-
-def is_packed(model: Any) -> bool:
-    """Whether :func:`pack` has changed a model, so that its weights can no longer be saved."""
-    return any(type(module).__module__.startswith("torch.ao.") for module in model.modules())
-
-
-def _packed(linear: nn.Linear) -> nn.Module:
-    # PyTorch deprecates this in favour of a package whose CPU kernels need a compiler. Once it is removed,
-    # `packs` returns False.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from torch.ao.nn.quantized.dynamic import Linear
-        from torch.ao.quantization import per_channel_dynamic_qconfig
-
-        linear.qconfig = per_channel_dynamic_qconfig  # type: ignore[assignment]
-        packed: nn.Module = Linear.from_float(linear)
-        return packed
 
 
 def refuse_nan_logits(logits: Tensor) -> None:

@@ -53,7 +53,7 @@ from grls.models.load.build import checked_stages, load_tokenizer
 from grls.models.load.generators import Pretrained
 from grls.models.load.kinds import is_causal, tried_with
 from grls.models.load.opening import write_network
-from grls.models.precision import is_packed, move
+from grls.models.precision import move
 from grls.retrieve.build import Building
 from grls.retrieve.registry import Opening
 from grls.retrieve.spec import MANIFEST
@@ -128,7 +128,7 @@ def open_folder(cls: Any, folder: Path, spec: dict[str, Any], opening: Opening) 
     tried = spec.get("tried") == tried_with()
     parts = loaded.model, codec, corpus, index
     opened = cls(*parts, opening.searching, stages, identifiers, rescore_input, tried)
-    _ = opened.trees  # tried in full precision: results of int8 depend on the batch
+    _ = opened.trees  # tried in full precision
     move(loaded.model, opening.device, opening.precision)
     if opened.options.rescore:
         opened.refuse_to_rescore()
@@ -140,10 +140,6 @@ def save_folder(self: Any, folder: str | Path, ranges: PrefixRanges | None = Non
 
     ``ranges``: how to cut the index into prefix ranges; None: it stays whole.
     """
-    if is_packed(self.model):
-        raise ConfigError(
-            "the weights of the model are packed and cannot be saved: open it in float32 to save it."
-        )
     with atomic_folder(folder, MANIFEST) as new:
         write_network(self.model, new / "model")
         reset_tokenizer(self.codec.tokenizer)
