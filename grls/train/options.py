@@ -772,8 +772,6 @@ class BiEncoderOptions(PairOptions, EncoderOptions):
         max_steps: Largest number of optimizer steps; null: no limit beside ``epochs``.
         mini_batch_size: Texts that are embedded at a time, each group again in the backward pass: a batch of
             any size in the memory of one group, for more time; null: the whole batch is kept.
-        in_batch_negatives: The passages of the other examples of a batch are negatives of each; false: only
-            its hard negatives are.
         matryoshka: Leading dimensions of the embeddings that are learned to be of use alone, such as 64 128
             384 (with the last of them all); null: none but all.
         teacher_share: Share of the loss that is distilled from a teacher's scores, if there are any (above 0
@@ -801,7 +799,6 @@ class BiEncoderOptions(PairOptions, EncoderOptions):
     max_steps: Count | None = None
     batch_size: Count = 32
     mini_batch_size: Count | None = None
-    in_batch_negatives: bool = True
     matryoshka: tuple[Count, ...] | None = None
     teacher_share: PositiveShare = 0.5
     schedule: Literal["linear", "constant"] = "linear"

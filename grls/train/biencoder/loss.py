@@ -30,12 +30,11 @@ def false_negatives(keys: Tensor, targets: Tensor, gold: Tensor) -> Tensor:
     passage of every last hop), and second copies of any other passage, so that each text counts once. The
     right passage itself is never masked.
 
-    ``keys``: numbers of the texts that examples are compared with, ``[1, c]`` for all or ``[b, c]``.
-    ``targets [b]``: the column of the right passage. ``gold [b, G]``: texts that are right for the query.
+    ``keys [c]``: numbers of the texts that examples are compared with. ``targets [b]``: the column of the
+    right passage. ``gold [b, G]``: texts that are right for the query.
     """
-    target = keys.expand(len(gold), -1).gather(1, targets[:, None])
-    right = (gold[:, :, None] == keys[:, None]).any(dim=1) | (target == keys)
-    copies = (keys[:, :, None] == keys[:, None]).tril(diagonal=-1).any(dim=2)
+    right = (gold[:, :, None] == keys).any(dim=1) | (keys[targets][:, None] == keys)
+    copies = (keys[:, None] == keys).tril(diagonal=-1).any(dim=1)
     return (right | copies).scatter(1, targets[:, None], False)
 
 
@@ -96,14 +95,11 @@ class MaskedRankingLoss(MultipleNegativesRankingLoss):
         keys, _ = gathered(labels[:, : len(passages)])
         scores = self.scale * similarity(queries.float(), batch_rows.transpose(0, 1).flatten(0, 1).float())
         targets = first + torch.arange(len(scores), device=scores.device)
-        own = targets[:, None] + len(keys) * torch.arange(len(passages), device=scores.device)  # [b, n]
-        own_scores, columns = scores.gather(1, own), keys.T.flatten()[None]
-        if not self.options.in_batch_negatives:
-            scores, columns, targets = own_scores, columns[0, own], torch.zeros_like(targets)
-        mask = false_negatives(columns, targets, labels[:, len(passages) :])
+        mask = false_negatives(keys.T.flatten(), targets, labels[:, len(passages) :])
         mean = F.cross_entropy(scores.masked_fill(mask, float("-inf")), targets)
         if teacher is not None:
-            student, share = own_scores.log_softmax(1), self.options.teacher_share
+            own = targets[:, None] + len(keys) * torch.arange(len(passages), device=scores.device)  # [b, n]
+            student, share = scores.gather(1, own).log_softmax(1), self.options.teacher_share
             distilled = F.kl_div(student, teacher.softmax(1), reduction="batchmean")
             mean = (1 - share) * mean + share * distilled
         return mean_over_processes(mean, len(scores))

@@ -108,12 +108,9 @@ def logger_of(name: str, output: str) -> Any:
 
 
 def check_negatives(options: BiEncoderOptions, examples: int | None = None) -> None:
-    alone = options.batch_size == 1 or not options.in_batch_negatives
-    if options.hard_negatives or not (alone or examples == 1):
-        return
-    cause, remedy = "one training example", "add examples"
-    if options.batch_size == 1:
-        cause, remedy = "a batch_size of 1", "raise it"
-    elif not options.in_batch_negatives:
-        cause, remedy = "in_batch_negatives false", "set it to true"
-    raise ConfigError(f"{cause} leaves no negatives: {remedy}, or set hard_negatives.")
+    for alone, cause, remedy in (
+        (options.batch_size == 1, "a batch_size of 1", "raise it"),
+        (examples == 1, "one training example", "add examples"),
+    ):
+        if alone and not options.hard_negatives:
+            raise ConfigError(f"{cause} leaves no negatives: {remedy}, or set hard_negatives.")

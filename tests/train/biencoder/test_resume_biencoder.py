@@ -15,14 +15,6 @@ from grls.data.corpus import Corpus
 from grls.retrieve.bm25 import BM25Retriever
 
 
-def test_a_run_without_a_checkpoint_is_begun_anew(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told = fails(capsys, *options(place, tmp_path / "run", "--resume=true"))
-    assert f"{tmp_path / 'run' / 'checkpoints' / 'last.ckpt'}: there is no checkpoint to resume from" in told
-    train(place, tmp_path / "run", "--fit.max_steps=2")
-
-
 def test_a_full_disk_is_told_in_one_line(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -43,29 +35,6 @@ def test_resuming_needs_a_checkpoint_and_the_same_settings(
     assert "had --fit.learning_rate 0.01, now it is 0.02" in message
     copy = shutil.copytree(trained, tmp_path / "copy")
     train(place, copy, "--resume=true", "--fit.log_every=5")  # what does not decide the losses may change
-
-
-def test_a_run_whose_data_has_changed_is_not_resumed(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = shutil.copytree(place / "data", tmp_path / "data")
-    given = (f"--data={data}", "--fit.epochs=1", "--fit.max_steps=2")
-    output = train(place, tmp_path / "out", *given)
-    for file, old, new, named in (
-        ("corpus.jsonl", "the lynx is calm .", "the lynx is still .", "corpus.jsonl"),
-        ("queries.jsonl", '["otter-calm", "r0"]', '["r0", "otter-calm"]', "queries.jsonl (split train)"),
-        ("queries.jsonl", "is the lynx calm ?", "is the lynx mild ?", "queries.jsonl (split dev)"),
-        ("qrels/train.tsv", "otter-calm\t1", "otter-calm\t2", "qrels/train.tsv"),
-    ):
-        text = (data / file).read_text()
-        assert old in text
-        (data / file).write_text(text.replace(old, new))
-        message = fails(capsys, *options(place, output, *given, "--resume=true"))
-        assert f"{named} has changed since the run on {data} began" in message
-        (data / file).write_text(text)
-    text = (data / "queries.jsonl").read_text()
-    (data / "queries.jsonl").write_text(text.replace("is the lynx kind ?", "is the lynx mild ?"))  # of test
-    train(place, output, *given, "--resume=true")
 
 
 def test_a_run_whose_retriever_of_negatives_has_changed_is_not_resumed(

@@ -134,5 +134,5 @@ def test_a_run_whose_scores_have_changed_is_not_resumed(
     assert main([*given, f"--output={resumed}", "--resume=true"]) == 0
     write([{**rows[0], "score": 0.5}, *rows[1:]], file)
     message = fails(capsys, *given, "--resume=true")
-    assert f"the teacher {file} has changed since the run in {output} began" in message
+    assert f"the teacher {file} has changed since" in message
     assert "had --teacher" in fails(capsys, *given, "--resume=true", "--teacher=null", "--negatives=bm25")

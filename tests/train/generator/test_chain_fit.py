@@ -15,7 +15,6 @@ from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.retrieve.bm25 import BM25Retriever
 from grls.train.generator.data import RetrieverTeacher
-from grls.train.options import Mix, PassageInput
 
 BM25 = ["--data.prior.retrievers=[bm25]"]
 
@@ -38,15 +37,6 @@ def test_a_teacher_has_an_opinion_of_what_is_not_evidence(root: Path) -> None:
     assert gap == pytest.approx((hits[0].score - hits[3].score) / 0.5, rel=1e-4)
 
 
-def test_a_fit_with_a_teacher(root: Path, tmp_path: Path) -> None:
-    taught = [
-        f"--data.teacher={root / 'dense'}", "--data.teacher_share=0.3", "--data.branches=2",
-        "--data.decay=0.9",
-    ]  # fmt: skip
-    assert main(chain_options(root, tmp_path / "run", *taught)) == 0
-    assert len(logged(tmp_path / "run", "train_loss")) == 6
-
-
 @pytest.mark.parametrize(("option", "changed"), [
     ("--data.teacher=FOLDER", "the retriever of data.teacher"),
     ("--data.prior.retrievers=[FOLDER]", "a retriever of data.prior"),
@@ -66,32 +56,6 @@ def test_a_run_whose_retriever_has_changed_is_not_resumed(
     shutil.rmtree(folder)
     BM25Retriever(corpus, b=0.1).save_pretrained(folder)
     assert f"{changed} has changed since the run on {root / 'data'} began" in fails(capsys, *again)
-
-
-def test_memorisation_and_pseudo_queries_are_mixed_in_as_chains(root: Path, tmp_path: Path) -> None:
-    pseudo = tmp_path / "pseudo.jsonl"
-    pseudo.write_text(
-        '{"_id": "a", "text": "who is calm ?", "evidence": ["otter-calm", "r0"]}\n'
-        '{"_id": "b", "text": "who is quick ?", "evidence": ["lynx-quick"]}\n'
-    )
-    mix = Mix(pseudo=str(pseudo), pseudo_share=0.25, memorise=PassageInput(), memorise_share=0.25)
-    data, _ = opened_chains(root, mix=mix)
-    drawn = [data.train_examples.draw(n, 0) for n in range(len(data.train_examples))]
-    assert len(drawn) == 12
-    real, asked, told = drawn[:6], drawn[6:9], drawn[9:]
-    assert all(chain[-1].gold == (len(data.corpus),) for chain in real)  # DONE
-    assert all(hop.gold[0] < len(data.corpus) for chain in asked for hop in chain)
-    assert {chain[0].query for chain in asked} == {"who is calm ?", "who is quick ?"}
-    for chain in told:
-        (hop,) = chain
-        assert hop.query == ""
-        front = data.index.tokens(hop.taken)[: len(hop.source) - 1].tolist()
-        assert hop.source == [*front, data.codec.evidence]
-    seeds = {hop.seed for chain in drawn for hop in chain}
-    assert len(seeds) == sum(len(chain) for chain in drawn)  # what is drawn, and mined, is a hop's own
-    other, _ = opened_chains(root, mix=mix, seed=1)
-    again = {hop.seed for n in range(12) for hop in other.train_examples.draw(n, 0)}  # type: ignore[attr-defined]
-    assert not seeds & again
 
 
 @pytest.mark.parametrize(

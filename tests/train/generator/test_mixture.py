@@ -174,7 +174,6 @@ def test_a_run_with_a_mix_goes_on_to_the_same_losses(data: Path, tmp_path: Path)
     [
         ([{"_id": "p", "text": "who ?"}], [], "'p' has no evidence to learn"),
         ([{"_id": "p", "text": "who ?", "evidence": ["gone"]}], [], "gold passage 'gone' of query 'p'"),
-        (PSEUDO, ["--data.mix.pseudo_share=1.5"], "expected shares of a mix from 0 to 1"),
         (
             PSEUDO,
             ["--data.mix.pseudo_share=[0.5,0.2]", "--trainer.max_epochs=-1", "--model.schedule=constant",
