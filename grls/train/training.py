@@ -16,7 +16,7 @@ from grls.io.ending import quiet
 from grls.io.files import is_write_failure
 from grls.train.core.clock import TrainingClock
 from grls.train.core.datamodule import FitData
-from grls.train.core.engine import begin, fit
+from grls.train.core.engine import begin, fit_model
 from grls.train.core.module import GeneratorModule
 from grls.train.core.processes import only_training
 from grls.train.doc2query.data import QueryData
@@ -71,7 +71,7 @@ def train(options: TrainingStage, clock: TrainingClock | None = None) -> Trainin
         with _lightning(trainer):
             given = vars(trainer) | trainer.more
             del given["callbacks"], given["more"]
-            return fit(
+            return fit_model(
                 module, data, options.output, record, resumed, clock or TrainingClock(options.name),
                 trainer=given, best=vars(options.checkpoint), last=vars(options.last),
                 callbacks=[*measures(options), *_callbacks(options)],

@@ -84,7 +84,7 @@ def begin(
 
 
 @leaving_no_group()
-def fit(
+def fit_model(
     module: TrainingModule,
     data: FitData,
     output: str | Path,
@@ -166,10 +166,10 @@ def fit_encoder(
     dev: bool = True,
     **more: Any,
 ) -> TrainingResult:
-    """:func:`fit` of an encoder by its own options.
+    """:func:`fit_model` of an encoder by its own options.
 
     Args:
-        run: Further arguments of :func:`fit`, as ``more``.
+        run: Further arguments of :func:`fit_model`, as ``more``.
         trainer: Further options of Lightning's trainer.
         unused: Some weights have no gradient, which ``ddp`` must know.
         dev: Dev is measured.
@@ -185,7 +185,7 @@ def fit_encoder(
         "max_epochs": module.options.epochs, "limit_val_batches": None if dev else 0, **trainer,
     }  # fmt: skip
     best = module.best if dev else {"save_top_k": 0}
-    return fit(module, *run, trainer=options, best=best, **more)
+    return fit_model(module, *run, trainer=options, best=best, **more)
 
 
 @contextmanager
