@@ -63,8 +63,10 @@ class Verb:
     example: str = ""
 
 
-def _stage(summary: str, options: str) -> Verb:
-    return Verb(summary, f"grls.train.options:{options}", training=True)
+def _stage(summary: str, options: str, name: str) -> Verb:
+    """``name``: of the command, and of its recipe."""
+    typed = f"grls train {name} --config configs/{name}.yaml --data.data data/mine --output runs/mine/{name}"
+    return Verb(summary, f"grls.train.options:{options}", training=True, example=typed)
 
 
 def _data_set(summary: str, module: str, function: str = "prepare") -> Verb:
@@ -110,15 +112,23 @@ VERBS = {
     "train": Verb(
         "train a model: a stage of a generator, a query generator, a bi-encoder, a reranker",
         names={
-            "memorise": _stage("learn to write each passage of a corpus", "MemoriseStage"),
-            "retrieve": _stage("learn to write the next passage, given query and evidence", "RetrieveStage"),
-            "chains": _stage("learn all hops of a query at once", "ChainStage"),
-            "riches": _stage("learn to answer with quotes (RICHES)", "RichesStage"),
-            "doc2query": _stage("learn to write queries that a passage answers", "QueryStage"),
-            "biencoder": Verb("fine-tune a bi-encoder", "train:train_biencoder"),
+            "memorise": _stage("learn to write each passage of a corpus", "MemoriseStage", "memorise"),
+            "retrieve": _stage(
+                "learn to write the next passage, given query and evidence", "RetrieveStage", "retrieve"
+            ),
+            "chains": _stage("learn all hops of a query at once", "ChainStage", "chains"),
+            "riches": _stage("learn to answer with quotes (RICHES)", "RichesStage", "riches"),
+            "doc2query": _stage("learn to write queries that a passage answers", "QueryStage", "doc2query"),
+            "biencoder": Verb(
+                "fine-tune a bi-encoder",
+                "train:train_biencoder",
+                example="grls train biencoder --config configs/biencoder.yaml --data data/mine "
+                "--output runs/mine/biencoder",
+            ),
             "reranker": Verb(
                 "train a reranker of documents, for a frozen language model or for the hops of a data set",
                 "train:train_reranker",
+                example="grls train reranker --data data/mine --output runs/mine/reranker",
             ),
         },
     ),
@@ -235,6 +245,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     wait_asleep_if_busy()
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     verb, names, rest = VERBS.get(words[0]) if words else None, words[:1], words[1:]
     while verb is not None and rest and rest[0] in verb.names:
         verb, names, rest = verb.names[rest[0]], [*names, rest[0]], rest[1:]
@@ -254,10 +266,7 @@ def _without_target(words: list[str], verb: Verb | None, names: list[str], rest:
         print(f"grls {grls.__version__}")
         return 0
     if not words or words[0] in ("-h", "--help"):
-        listed = {title: {name: VERBS[name].summary for name in names} for title, names in GROUPS.items()}
-        groups = [f"{title}:\n{name_lines(verbs)}".rstrip() for title, verbs in listed.items()]
-        print("usage: grls VERB [options]", *groups, f"Example: {VERBS['fit'].example}", sep="\n\n")
-        print("`grls VERB --help` explains a verb, `grls --version` prints the version.")
+        print(_verbs())
         return 0 if words else 2
     if verb is None:
         return _unknown(words)
@@ -270,6 +279,13 @@ def _without_target(words: list[str], verb: Verb | None, names: list[str], rest:
     return 0 if wants_help else 2
 
 
+def _verbs() -> str:
+    listed = {title: {name: VERBS[name].summary for name in names} for title, names in GROUPS.items()}
+    groups = [f"{title}:\n{name_lines(verbs)}".rstrip() for title, verbs in listed.items()]
+    more = "`grls VERB --help` explains a verb, `grls --version` prints the version."
+    return "\n\n".join(("usage: grls VERB [options]", *groups, f"Example: {VERBS['fit'].example}\n{more}"))
+
+
 def _usage(prog: str, word: str, verbs: Mapping[str, Verb], summary: str = "") -> str:
     lines = name_lines({name: verb.summary for name, verb in verbs.items()})
     about = f"\n{paragraphs(summary)}\n" if summary else ""
@@ -279,7 +295,7 @@ def _usage(prog: str, word: str, verbs: Mapping[str, Verb], summary: str = "") -
 def _unknown(words: Sequence[str], known: int = 0, verb: Verb | None = None) -> int:
     """Print the error for an unknown word, with a near name or all names; ``known`` words are right."""
     prog = " ".join(["grls", *words[:known]])
-    usage = _usage("grls", "VERB", VERBS) if verb is None else _usage(prog, "NAME", verb.names, verb.summary)
+    usage = f"{_verbs()}\n" if verb is None else _usage(prog, "NAME", verb.names, verb.summary)
     kind = "verb" if verb is None else "name"
     near = get_close_matches(words[known], VERBS if verb is None else verb.names, 1)
     hint = f"; did you mean {near[0]!r}?\n`{prog} --help` lists them all.\n" if near else f"\n\n{usage}"
@@ -404,9 +420,8 @@ class Command:
         for action in parser._actions:
             if not action.option_strings:
                 action.help = helps.get(action.dest, "")
-            action.help = (
-                _SAID[action.dest] if action.dest == "print_config" else action.help or _SAID.get(action.dest)
-            )
+            if action.dest in ("help", "print_config") or not action.help:
+                action.help = _SAID.get(action.dest)
         given, general, *others = parser._action_groups
         for group in others:
             if group.title == (doc.short_description or "").rstrip("."):
@@ -434,6 +449,7 @@ class Command:
 _SAVES = ("memory", "batch_size", "beams", "window", "candidates", "max_new_tokens")
 """Options whose lower values save memory, in the order in which they are advised."""
 _SAID = {
+    "help": "Print this help, and end; `--help all`: of all options.",
     "print_config": "Print all options as YAML, and end.",
     "device": "Where models run: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.",
     "precision": "Precision of models: float32 or bfloat16; auto: bfloat16 where the processor has it.",

@@ -32,6 +32,14 @@ def retriever(kinds: Path) -> Path:
     return kinds / "generative"
 
 
+def test_help_may_be_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, options in ((["help"], ["--help"]), (["help", "train"], ["train", "--help"])):
+        assert main(words) == 0
+        asked = capsys.readouterr().out
+        assert main(options) == 0
+        assert capsys.readouterr().out == asked
+
+
 def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     usage = capsys.readouterr().out
@@ -321,7 +329,9 @@ def test_a_wrong_option_is_one_line_with_the_remedy(
 ) -> None:
     called = " ".join(["grls", *wrong[: 2 if wrong[:2] == ("index", "bm25") else 1]])
     lines = refuses(capsys, *wrong).splitlines()
-    assert lines == [f"error: {told}", f"`{called} --help` lists the options."]
+    section = re.search(r"--(index|search|hops|grid)\.", told)
+    asked = "--help" if section is None else f"--help {section[1]}"
+    assert lines == [f"error: {told}", f"`{called} {asked}` lists the options."]
 
 
 def test_a_config_that_is_wrong_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

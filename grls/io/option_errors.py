@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
-from grls.errors import ConfigError, Option, OptionError
+from grls.errors import ConfigError, Option, OptionError, worded
 
 _NOISE = ("Given value type:", "Does not validate", "Errors:", "Expected a <class 'NoneType'>")
 _MARKS = ("Parser key", "Does not validate", "Problem with given class_path")
@@ -85,7 +85,10 @@ class PlainParser(ArgumentParser):
         if not self.exit_on_error or os.environ.get("JSONARGPARSE_DEBUG"):
             super().error(message, ex)
         line = plain_option_error(message, self)
-        raise OptionError(f"{line}\n`{self.prog} {Option('help')}` lists the options.") from ex
+        sections = [name for name in _sections(self) if f"--{name}." in worded(line)]
+        folded = sections and len(self._actions) > _MOST
+        asked = Option("help", max(sections, key=len)) if folded else Option("help")
+        raise OptionError(f"{line}\n`{self.prog} {asked}` lists the options.") from ex
 
 
 @contextmanager
@@ -192,7 +195,7 @@ _MOST = 25
 
 def fold_sections(parser: ArgumentParser, asked: Sequence[str]) -> None:
     """Name the options of sections that are not asked for, where there are too many to explain."""
-    sections = {group.dest: group for group in parser._action_groups if group.dest is not None}
+    sections = _sections(parser)
     if sections and (unknown := [name for name in asked if name not in {*sections, "all"}]):
         raise ConfigError(f"there is no section {unknown[0]!r} of options: {', '.join([*sections, 'all'])}.")
     if "all" in asked or len(parser._actions) <= _MOST:
@@ -205,6 +208,10 @@ def fold_sections(parser: ArgumentParser, asked: Sequence[str]) -> None:
             group.title = f"--{name}.… (`{parser.prog} --help {name}`)"
             for action in group._group_actions:
                 action.help = SUPPRESS
+
+
+def _sections(parser: ArgumentParser) -> dict[str, Any]:
+    return {group.dest: group for group in parser._action_groups if group.dest is not None}
 
 
 def _takes(kind: str, value: str) -> bool:
