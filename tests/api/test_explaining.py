@@ -13,7 +13,7 @@ from grls.api.searcher import Searcher
 from grls.cli import main
 from grls.data.dataset import read_queries
 from grls.data.types import Query
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError
 from grls.explain.explain import Explainer, Explanation
 from grls.explain.standing import GoldStanding
 from grls.explain.text import explanation_parts, parts_text
@@ -121,21 +121,6 @@ def test_a_query_is_known_by_its_id_where_its_data_is(kinds: Path, tmp_path: Pat
     (one,) = load(run).explain(query.id, "r1")
     assert (one.gold, one.details.query.text) == ("r1", query.text)
     raises(DataError, f"did you mean '{query.id}'", load(run).explain, f"{query.id}x")
-
-
-def test_bad_input(kinds: Path, tmp_path: Path) -> None:
-    alone = tmp_path / "deep" / "er" / "bm25"
-    shutil.copytree(kinds / "bm25", alone)
-    searcher = load(alone)
-    for query, gold, said in (
-        ("q1", None, r"no data set with queries is known .*gold=\[…\]"),
-        (Query("q", TEXT), None, "has no evidence"),
-        (TEXT, "zzz", "gold: the passage id 'zzz' is not in the retriever's corpus"),
-    ):
-        raises(DataError, said, searcher.explain, query, gold)
-    raises(ConfigError, "gold names no passage", searcher.explain, TEXT, [])
-    raises(ConfigError, "depth must be", searcher.explain, TEXT, "r0", depth=0)
-    raises(DataError, "'zzz' is not in", load(kinds / "generative").explain, TEXT, "zzz")
 
 
 FILMS = [
