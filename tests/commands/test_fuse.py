@@ -65,13 +65,6 @@ def fused(*arguments):
     return {query: [hit.id for hit in hits] for query, hits in results.rankings.items()}
 
 
-def refused(capsys, *arguments, output="out/e"):
-    """The error, before anything is written."""
-    line = fails(capsys, "fuse", *arguments, "--output", output)
-    assert not Path("out").exists()
-    return line
-
-
 def test_runs_of_ours_are_interleaved_and_say_what_made_them(place, capsys):
     asked, _ = read_split("data", "test")
     found = fused(write("a"), write("b", 2), "--k", "5")
@@ -106,38 +99,13 @@ def test_weights_and_method_are_used_and_recorded(place):
     assert read_info("out/e.jsonl").options["weights"] == [0.2, 0.8]
 
 
-def test_runs_of_other_data_are_refused(place, capsys):
-    message = refused(capsys, write("a"), write("b", split="dev"))
-    assert "2 are in a.jsonl alone ('q-lynx-kind', 'q-lynx-proud')" in message
-    message = refused(capsys, "a.jsonl", write("c", 1), "--split=dev")
-    assert (
-        "a.jsonl was made with other queries than data, split dev, holds (it is of data, split test)"
-        in message
-    )
-    asked, qrels = read_split("data", "test")
-    write_dataset("other", reversed(passages()), asked, {"test": qrels})
-    message = refused(capsys, "a.jsonl", "c.jsonl", "--data", "other", "--split", "test")
-    assert "a.jsonl was made with another corpus than other holds (it is of data, split test)" in message
-
-
-def test_a_query_that_a_run_lacks_is_never_dropped(place, capsys, caplog):
+def test_a_query_that_a_run_lacks_is_never_dropped(place, caplog):
     one = trec("one.trec", {"q-lynx-kind": IDS[:2], "q-lynx-proud": IDS[:1]})
     two = trec("two.trec", {"q-lynx-kind": IDS[2:4]})
-    message = refused(capsys, one, two)
-    assert "one.trec and two.trec do not answer the same queries: 1 are in one.trec alone" in message
-    assert "('q-lynx-proud')" in message
-    assert "Say which queries were asked: --data DIR --split S." in message
     found = fused(one, two, "--data", "data", "--split", "test")
     assert found == {"q-lynx-kind": [IDS[0], IDS[2]], "q-lynx-proud": [IDS[0]]}
     assert "two.trec lacks 1 of 2 queries ('q-lynx-proud')" in caplog.text
     assert read_info("out/e.jsonl").split == "test"
-
-
-def test_queries_of_another_split_are_refused(place, capsys):
-    one = trec("one.trec", {"q-lynx-kind": IDS[:2], "q-otter-calm": IDS[:1]})
-    two = trec("two.trec", {"q-lynx-kind": IDS[2:4]})
-    message = refused(capsys, one, two, "--data", "data", "--split", "test")
-    assert "one.trec: 'q-otter-calm' (1 in all) are not among the 2 queries asked" in message
 
 
 def test_runs_of_other_tools_without_data_give_a_trec_run_alone(place, capsys):
@@ -149,51 +117,6 @@ def test_runs_of_other_tools_without_data_give_a_trec_run_alone(place, capsys):
     Path("out/e.jsonl").write_text("{}\n")
     capsys.readouterr()
     assert "out/e.jsonl is there already" in fails(capsys, "fuse", *runs, "--output=out/e")
-
-
-def test_unknown_passages_and_queries_are_refused(place, capsys):
-    one = trec("one.trec", {"q-lynx-kind": [IDS[0], "nowhere"]})
-    two = trec("two.trec", {"q-lynx-kind": IDS[2:4]})
-    message = refused(capsys, one, two, "--data=data")
-    assert "one.trec: 'nowhere' (1 in all) are no passages of data/corpus.jsonl" in message
-    strange = (trec("one.trec", {"x": IDS[:1]}), trec("two.trec", {"x": IDS[1:2]}))
-    message = refused(capsys, *strange, "--data=data")
-    assert "query id 'x' of the results is not in data/queries.jsonl" in message
-
-
-def test_one_run_or_the_same_run_twice_is_no_ensemble(place, capsys, caplog):
-    write("a"), write("b", 1)
-    assert "at least two runs, got ['a.jsonl']" in refused(capsys, "a.jsonl")
-    assert "a.jsonl and a.jsonl are the same run" in refused(capsys, "a.jsonl", "a.jsonl")
-    assert "a.jsonl and ./a.trec are the same run" in refused(capsys, "a.jsonl", "b.jsonl", "./a.trec")
-    write("copy")
-    fused("a.jsonl", "copy.jsonl")
-    assert "a.jsonl and copy.jsonl hold the same results" in caplog.text
-
-
-def test_a_changed_run_and_an_output_over_an_input_are_refused(place, capsys):
-    write("a"), write("b", 1)
-    assert "--output b would replace b.jsonl" in refused(capsys, "a.jsonl", "b.jsonl", output="b")
-    with Path("a.jsonl").open("a") as stream:
-        stream.write("\n")
-    assert "a.jsonl has changed since this manifest was written" in refused(capsys, "a.jsonl", "b.jsonl")
-
-
-def test_options_that_do_not_fit_are_refused(place, capsys):
-    runs = (write("a"), write("b", 1))
-    assert "interleaving takes no weights" in refused(capsys, *runs, "--fusion.weights=[1, 2]")
-    assert "3 weights for 2 members" in refused(
-        capsys, *runs, "--fusion.method=rrf", "--fusion.weights=[1, 2, 3]"
-    )
-    assert "k must be at least 1, got 0" in refused(capsys, *runs, "--k=0")
-    told = refused(capsys, *runs, write("c", steps="dynamic"))
-    assert "c.jsonl is dynamic: chains that end by themselves are not fused" in told
-    foreign = (trec("one.trec", {"x": ["p"]}), trec("two.trec", {"x": ["s"]}))
-    assert "--split needs a data set" in refused(capsys, *foreign, "--split=test")
-    assert "need the gold passages" in refused(capsys, *foreign, "--fusion.method=sum", tuning(runs))
-    assert "average" in refuses(capsys, "fuse", *runs, "--output=out/e", "--fusion.method=average")
-    shutil.rmtree("data")
-    assert "a.jsonl was retrieved from data, no folder here; give --data DIR" in refused(capsys, *runs)
 
 
 def dev_runs():
@@ -227,28 +150,6 @@ def test_weights_are_tuned_on_dev_and_used(place, capsys, method):
     assert "recall@1 100.0 on dev" in capsys.readouterr().out
     weights = f"--fusion.weights={info.options['weights']}"
     assert fused("a.jsonl", "b.jsonl", f"--fusion.method={method}", weights) == found
-
-
-def test_tuning_refuses_what_does_not_belong_to_it(place, capsys):
-    runs = (write("a"), write("b", 2))
-    dev = dev_runs()
-    tune = [*runs, "--fusion.method=sum"]
-    assert "3 runs to tune on for 2" in refused(capsys, *tune, tuning([*dev, "x.jsonl"]))
-    for alone in ("--tune.k=5", "--tune.split=dev"):
-        assert "give --tune.runs, too, or leave them out" in refused(capsys, *tune, alone)
-    told = refused(capsys, *tune, tuning(dev), "--fusion.weights=[1, 1]")
-    assert "give either --fusion.weights or --tune.runs" in told
-    message = refused(capsys, *runs, tuning(dev))
-    assert "--tune.runs finds weights, and interleaving takes none; choose --fusion.method rrf or" in message
-    message = refused(capsys, *tune, tuning(dev), "--tune.k=5")
-    assert f"{dev[0]} was cut off at 4 passages a query, so it has no recall@5" in message
-    assert "choose a smaller --tune.k" in message
-    write("c", 3), write("d", 4)
-    message = refused(capsys, *tune, tuning(["c.jsonl", "d.jsonl"]))
-    assert "are queries of the runs to tune on and of what is given, too; tune on other queries" in message
-    other = write("e", split="dev", system="bm25")
-    message = refused(capsys, *tune, tuning([dev[0], other]))
-    assert "e.jsonl (bm25, retrieve, single) is to tune the weight of b.jsonl (generator" in message
 
 
 def test_the_shipped_config(place):
@@ -315,28 +216,73 @@ def test_a_run_of_ours_keeps_what_made_it(place: Path, capsys: pytest.CaptureFix
     assert main(["experiment", "test-bm25.jsonl", "out/cut.jsonl", "--output=out/report"]) == 0
 
 
-def test_what_cannot_be_cut_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run, dev = gold_first("test"), gold_first("train")
-    data = ("--data=data", "--split=test", "--tune_split=train")
-    other = fails(
-        capsys, "fuse", "cut", run, "--tune", dev, "--data=data", "--split=train", "--output=out/cut"
-    )
-    assert "give the split that was retrieved for" in other
-    assert main(["fuse", "cut", run, "--tune", dev, *data, "--output=out/cut"]) == 0
-    again = fails(capsys, "fuse", "cut", "out/cut.jsonl", "--tune", dev, *data, "--output=out/again")
-    assert "is dynamic: its chains end by themselves" in again
-    assert not Path("out/again.jsonl").exists()
-    Path("empty.jsonl").write_text("")
-    nothing = fails(
-        capsys, "fuse", "cut", "empty.jsonl", "--tune", dev, "--data=data", "--tune_split=train", "--output=e"
-    )
-    assert "empty.jsonl: the run answers no query, so there is nothing to cut: retrieve again" in nothing
-    replaced = fails(capsys, "fuse", "cut", run, "--tune", dev, *data, "--output=train")
-    assert "would replace train.trec" in replaced
-    Path("copy.trec").write_bytes(Path(run).read_bytes())
-    same = ("--data=data", "--split=test", "--tune_split=test", "--output=out/same")
-    for tune in (run, "copy.trec"):
-        assert "queries of the runs to tune on and of what is given" in fails(
-            capsys, "fuse", "cut", run, "--tune", tune, *same
-        )
-    assert not Path("out/same.trec").exists()
+DEV = "--tune.runs=[bad-dev.jsonl,good-dev.jsonl]"
+CUT = "--data=data --split=test --tune_split=train"
+REFUSED = (
+    ("a.jsonl of-dev.jsonl", "2 are in a.jsonl alone ('q-lynx-kind', 'q-lynx-proud')"),
+    ("a.jsonl b.jsonl --split=dev", "other queries than data, split dev, holds (it is of data, split test)"),
+    ("a.jsonl b.jsonl --data other --split test", "a.jsonl was made with another corpus than other holds"),
+    ("one.trec two.trec", "('q-lynx-proud'). Say which queries were asked: --data DIR --split S."),
+    ("calm.trec two.trec --data=data --split=test", "calm.trec: 'q-otter-calm' (1 in all) are not among the"),
+    ("nowhere.trec two.trec --data=data", "nowhere.trec: 'nowhere' (1 in all) are no passages of data/"),
+    ("x.trec y.trec --data=data", "query id 'x' of the results is not in data/queries.jsonl"),
+    ("x.trec y.trec --split=test", "--split needs a data set"),
+    (f"x.trec y.trec --fusion.method=sum {DEV}", "need the gold passages"),
+    ("a.jsonl", "at least two runs, got ['a.jsonl']"),
+    ("a.jsonl a.jsonl", "a.jsonl and a.jsonl are the same run"),
+    ("a.jsonl b.jsonl ./a.trec", "a.jsonl and ./a.trec are the same run"),
+    ("a.jsonl b.jsonl --output=b", "--output b would replace b.jsonl"),
+    ("changed.jsonl b.jsonl", "changed.jsonl has changed since this manifest was written"),
+    ("a.jsonl b.jsonl --fusion.weights=[1,2]", "interleaving takes no weights"),
+    ("a.jsonl b.jsonl --fusion.method=rrf --fusion.weights=[1,2,3]", "3 weights for 2 members"),
+    ("a.jsonl b.jsonl --k=0", "k must be at least 1, got 0"),
+    ("a.jsonl dynamic.jsonl", "dynamic.jsonl is dynamic: chains that end by themselves are not fused"),
+    ("a.jsonl b.jsonl --fusion.method=sum --tune.runs=[x,y,z]", "3 runs to tune on for 2"),
+    ("a.jsonl b.jsonl --fusion.method=sum --tune.k=5", "give --tune.runs, too, or leave them out"),
+    ("a.jsonl b.jsonl --fusion.method=sum --tune.split=dev", "give --tune.runs, too, or leave them out"),
+    (f"a.jsonl b.jsonl --fusion.method=sum --fusion.weights=[1,1] {DEV}", "give either --fusion.weights"),
+    (f"a.jsonl b.jsonl {DEV}", "interleaving takes none; choose --fusion.method rrf or"),
+    (
+        f"a.jsonl b.jsonl --fusion.method=sum {DEV} --tune.k=5",
+        "bad-dev.jsonl was cut off at 4 passages a query, so it has no recall@5: retrieve again with",
+    ),
+    (
+        "a.jsonl b.jsonl --fusion.method=sum --tune.runs=[b.jsonl,a.jsonl]",
+        "are queries of the runs to tune on and of what is given, too; tune on other queries",
+    ),
+    (
+        "a.jsonl b.jsonl --fusion.method=sum --tune.runs=[bad-dev.jsonl,of-dev.jsonl]",
+        "of-dev.jsonl (bm25, retrieve, single) is to tune the weight of b.jsonl (generator",
+    ),
+    ("cut test.trec --tune train.trec --data=data --split=train", "give the split that was retrieved for"),
+    (f"cut dynamic.jsonl --tune train.trec {CUT}", "is dynamic: its chains end by themselves"),
+    ("cut empty.jsonl --tune train.trec --data=data --tune_split=train", "there is nothing to cut: retrieve"),
+    (f"cut test.trec --tune train.trec {CUT} --output=train", "would replace train.trec"),
+    ("cut test.trec --tune test.trec --data=data --split=test --tune_split=test", "queries of the runs to"),
+    ("cut test.trec --tune again.trec --data=data --split=test --tune_split=test", "queries of the runs to"),
+)  # fmt: skip
+
+
+def test_what_cannot_work_is_refused(place, capsys, caplog):
+    write("a"), write("b", 2), write("copy"), write("changed", 1), write("dynamic", steps="dynamic")
+    write("of-dev", split="dev", system="bm25"), dev_runs(), gold_first("test"), gold_first("train")
+    asked, qrels = read_split("data", "test")
+    write_dataset("other", reversed(passages()), asked, {"test": qrels})
+    for name, first in (("one", "q-lynx-proud"), ("calm", "q-otter-calm")):
+        trec(f"{name}.trec", {"q-lynx-kind": IDS[:2], first: IDS[:1]})
+    trec("two.trec", {"q-lynx-kind": IDS[2:4]}), trec("nowhere.trec", {"q-lynx-kind": [IDS[0], "nowhere"]})
+    trec("x.trec", {"x": IDS[:1]}), trec("y.trec", {"x": IDS[1:2]})
+    shutil.copy("test.trec", "again.trec"), Path("empty.jsonl").write_text("")
+    with Path("changed.jsonl").open("a") as stream:
+        stream.write("\n")
+    before = {file.name: file.read_bytes() for file in place.glob("*.*")}
+    for line, said in REFUSED:
+        output = () if "--output" in line else ("--output=out/e",)
+        assert said in fails(capsys, "fuse", *line.split(), *output), line
+        assert {file.name: file.read_bytes() for file in place.glob("*.*")} == before
+    assert "average" in refuses(capsys, "fuse", "a.jsonl", "b.jsonl", "--output=e", "--fusion.method=average")
+    fused("a.jsonl", "copy.jsonl")
+    assert "a.jsonl and copy.jsonl hold the same results" in caplog.text
+    shutil.rmtree("data")
+    told = fails(capsys, "fuse", "a.jsonl", "b.jsonl", "--output=e")
+    assert "a.jsonl was retrieved from data, no folder here; give --data DIR" in told
