@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from failing import raises
-from pypdf.errors import DependencyError
 
 from grls.data import documents as module
 from grls.data.corpus import Corpus
@@ -267,12 +266,6 @@ def test_encodings(tmp_path: Path) -> None:
     assert [text for _, _, text in rows(documents(files))] == ["marked", "Käfer", "Häher", "one\ntwo\nthree"]
 
 
-def test_many_files_of_one_reason_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    documents(folder(tmp_path, a_txt="A text.", **{f"empty{n}_txt": "" for n in range(14)}))
-    assert caplog.text.count("  no text") == 11
-    assert "4 more" in caplog.text
-
-
 def test_an_element_that_never_ends_takes_nothing_away(tmp_path: Path) -> None:
     (text,) = documents(folder(tmp_path, a_html="<nav>all<p>The text."))
     assert text.text == "all\n\nThe text."
@@ -335,21 +328,6 @@ def test_what_a_folder_holds_beside_files(tmp_path: Path, caplog: pytest.LogCapt
         assert line in caplog.text
 
 
-def test_a_folder_that_cannot_be_read_is_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files, scandir = folder(tmp_path, a_txt="A.", sub__b_txt="B."), os.scandir
-
-    def refusing(path: str) -> object:
-        if str(path).endswith("sub"):
-            raise PermissionError(13, "Permission denied", path)
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", refusing)
-    assert len(documents(files)) == 1
-    assert "sub  a folder that cannot be read (Permission denied)" in caplog.text
-
-
 def test_equal_texts_with_other_titles_or_links_are_two(tmp_path: Path) -> None:
     files = folder(
         tmp_path,
@@ -359,17 +337,6 @@ def test_equal_texts_with_other_titles_or_links_are_two(tmp_path: Path) -> None:
         d_md="See [it](b.html).",
     )
     assert len(documents(files)) == 4
-
-
-def test_a_pdf_that_its_reader_cannot_open_is_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def locked(_: Path) -> None:
-        raise DependencyError("cryptography>=3.1 is required for AES algorithm")
-
-    monkeypatch.setattr("pypdf.PdfReader", locked)
-    assert len(documents(folder(tmp_path, a_txt="A.", b_pdf=pdf("x")))) == 1
-    assert "b.pdf  no PDF that can be read (cryptography" in caplog.text
 
 
 def test_entries_without_a_text(caplog: pytest.LogCaptureFixture) -> None:

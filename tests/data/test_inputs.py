@@ -351,13 +351,6 @@ def test_gold_that_the_corpus_lacks_is_told_and_left_out_of_training(
     assert made.qrels == {"a": {"1": 1}}
 
 
-def test_a_gold_passage_may_be_in_any_of_several_corpora(caplog: pytest.LogCaptureFixture) -> None:
-    made = gold_of({"a": ["0", "x"]}, {"a": "what ?"})
-    assert told_unknown(*made, [CORPUS, corpus_of({"x": "another"})], "gold", True) == made
-    assert told_unknown(*made, [], "gold", True) == made
-    assert not caplog.records
-
-
 def test_a_data_set_is_written_with_its_splits(tmp_path: Path) -> None:
     corpus = corpus_of([{"text": "zero", "year": 1999}, {"text": "one", "title": "One"}])
     train = gold_of([[1, 0], {0}], ["what ?", "where ?"], corpus)
@@ -438,20 +431,6 @@ def test_a_line_of_a_file_is_read_as_a_dict_in_a_list(
 ])  # fmt: skip
 def test_what_are_no_queries_is_refused(wrong: Any, why: str) -> None:
     raises(DataError, why, queries_from, wrong)
-
-
-@pytest.mark.parametrize(("queries", "gold"), [
-    ([Query("a", "what ?", ("0", "1", "0"))], None),
-    ({"a": "what ?"}, {"a": ["0", "1", "0"]}),
-    ({"a": "what ?"}, pd.DataFrame({"qid": ["a"] * 3, "docno": ["0", "1", "0"], "hop": [1, 2, 3]})),
-])  # fmt: skip
-def test_evidence_may_use_a_passage_twice_as_in_a_folder(queries: Any, gold: Any, tmp_path: Path) -> None:
-    record = {"_id": "a", "text": "what ?", "metadata": {}, "evidence": ["0", "1", "0"]}
-    (tmp_path / "queries.jsonl").write_text(json.dumps(record), encoding="utf-8")
-    read = gold_of(gold, queries, CORPUS)
-    assert read == gold_of(None, tmp_path, CORPUS)
-    assert read.queries[0].evidence == ("0", "1", "0")
-    assert read.qrels == {"a": {"0": 1, "1": 1}}
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame({"a": ["x"]}), pl.LazyFrame({"a": ["x"]})])

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from prep_helpers import fails, load, prepared, real
+from prep_helpers import fails, load, prepared
 
 from data_prep.explagraphs import prepare
 
@@ -51,11 +51,3 @@ def test_malformed_rows_are_named(raw, tmp_path, capsys, row, expected):
     (raw / "dev.tsv").write_text(_row(1) + row)
     error = fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out")
     assert f"{raw / 'dev.tsv'}, line 2: {expected}" in error
-
-
-def test_real_data(tmp_path):
-    prepare(real("explagraphs"), tmp_path / "out")
-    texts, splits = load(tmp_path / "out")
-    assert len(texts) == 11_443
-    assert len(splits["test"]) == 398
-    assert len(splits["train"]) + len(splits["dev"]) == 2368

@@ -5,7 +5,7 @@ import json
 from collections import Counter
 
 import pytest
-from prep_helpers import fails, load, prepared, real, write_lines
+from prep_helpers import fails, prepared, write_lines
 
 from data_prep.hops import bare_title, describe, order, read
 from data_prep.hotpotqa import COLUMNS, CORPUS, QUESTIONS, prepare
@@ -76,18 +76,6 @@ def test_repeated_titles_and_wrong_ratios_are_named(raw, tmp_path, capsys):
     assert "line 3: the title 'Ebble (river)' is used twice" in fails(prepare, capsys, *options)
     write_lines(raw / CORPUS, [RIVER, TOWN])
     assert "expected three ratios" in fails(prepare, capsys, *options, "--ratios", "[0.5,0.5]")
-
-
-def test_real_data(tmp_path):
-    prepare(real("hotpotqa_val500"), tmp_path / "out")
-    texts, splits = load(tmp_path / "out")
-    assert len(texts) == 4937
-    assert {name: len(queries) for name, queries in splits.items()} == {"train": 300, "dev": 40, "test": 160}
-    queries = [query for some in splits.values() for query in some]
-    assert all(len(query.evidence) == 2 for query in queries)
-    kinds = [json.loads(query.metadata) for query in queries]
-    assert sum(kind["type"] == "comparison" for kind in kinds) == 96
-    assert sum("any_order" in kind for kind in kinds) < 96 + 40, "most bridges have an order"
 
 
 STREAM = ("Ebble (river)", "A stream that flows past Alvediston.")

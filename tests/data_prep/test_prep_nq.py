@@ -2,7 +2,7 @@ import gzip
 import json
 
 import pytest
-from prep_helpers import fails, load, prepared, real
+from prep_helpers import fails, prepared
 
 from data_prep.nq import FILE, prepare
 from grls.data.corpus import Corpus
@@ -40,11 +40,3 @@ def test_a_question_without_a_gold_passage_is_named(raw, tmp_path, capsys):
     _write(raw / FILE, [_record(1), _record(1, ctxs=[{"title": "t", "text": "x"}])])
     error = fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out")
     assert f"{raw / FILE}, line 2: expected one gold passage in 'ctxs', got 0" in error
-
-
-def test_real_data(tmp_path):
-    prepare(real("nq_open_oracle"), tmp_path / "out")
-    texts, splits = load(tmp_path / "out")
-    assert sum(map(len, splits.values())) == 2655
-    assert len(texts) == 2588  # 2,600 if texts that differ in white space alone counted as different
-    assert all(q.answers for queries in splits.values() for q in queries)

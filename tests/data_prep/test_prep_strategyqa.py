@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from prep_helpers import fails, load, prepared, real
+from prep_helpers import fails, load, prepared
 
 from data_prep.strategyqa import prepare
 
@@ -45,15 +45,6 @@ def test_a_question_asked_twice_stays_in_one_split(raw, tmp_path):
 def test_malformed_files_are_named(raw, tmp_path, capsys, text, expected):
     (raw / "dev.json").write_text(text)
     assert expected in fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out")
-
-
-def test_real_data(tmp_path):
-    prepare(real("strategyqa"), tmp_path / "out")
-    texts, splits = load(tmp_path / "out")
-    assert len(texts) == 6106
-    assert {name: len(queries) for name, queries in splits.items()} == {
-        "train": 1718, "dev": 114, "test": 458,
-    }  # fmt: skip
 
 
 EVIDENCE = [
