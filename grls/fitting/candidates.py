@@ -40,7 +40,7 @@ from grls.retrieve.run import RetrieverRun
 from grls.retrieve.spec import FORMAT, MANIFEST, Member, read_spec, write_link
 from grls.runs.portions import fingerprint_queries, save_retrieved
 from grls.runs.run import Run
-from grls.tune.search import as_good, best, weight_grid
+from grls.tune.search import as_good, best_weights
 
 PORTIONS = (30, 60, 120, 200)
 """Dev queries after each portion; a candidate has ranked the first portion at least."""
@@ -276,15 +276,14 @@ class FitCandidates:
             golds = self.portions[: min(system.portions for system in systems)]
             members = [self.rankings(name, golds) for name in parts]
 
-            def quality(weights: Any, members: Any = members, golds: Any = golds) -> tuple[float, float]:
-                fusion = replace(_FUSION, weights=weights)
+            def quality(fusion: Fusion, members: Any = members, golds: Any = golds) -> tuple[float, float]:
                 return self.means(
                     golds, [fusion.fuse(hits, self.options.depth) for hits in zip(*members, strict=True)]
                 )
 
-            weights = _UNMEASURED
+            weights: tuple[float, ...] = _UNMEASURED
             if not self.data.unlabelled:
-                (weights,), _ = best(quality, weight_grid(len(parts)))
+                weights, _ = best_weights(_FUSION, len(parts), quality)
             if not all(weights):
                 continue
             models = tuple(dict.fromkeys(model for system in systems for model in system.models))

@@ -135,7 +135,7 @@ def tune_hops(tuning: Tuning) -> TuneChoice:
         temperature = max(several, key=Tried.rank).setting.temperature
         options = replace(hops, temperature=temperature, done=True)
         tried += _searched_with_onward(tuning, usual.retriever, options)
-    ended = chosen_hops(tried)
+    ended = simplest(tried, lambda setting: setting.hops)
     best = ended.setting
     chosen = replace(hops, max=best.hops, temperature=best.temperature, done=best.done, onward=best.onward)
     single = max(one.mean for one in tried if one.setting.hops == 1)
@@ -149,11 +149,6 @@ def tune_hops(tuning: Tuning) -> TuneChoice:
     return TuneChoice({"hops": recorded(chosen)}, f"recall@{grid.k}", single, ended.mean, words)
 
 
-def chosen_hops(tried: Sequence[Tried]) -> Tried:
-    """The fewest hops within one standard error of the best recall, and of those the best."""
-    return simplest(tried, lambda setting: setting.hops)
-
-
 def _with_shares(tuning: Tuning, retriever: Any, hops: HopOptions) -> HopOptions:
     grid, own = tuning.grid, (hops.named, hops.linked)
     counts = sorted({1, min(2, max(grid.hops))})
@@ -164,16 +159,8 @@ def _with_shares(tuning: Tuning, retriever: Any, hops: HopOptions) -> HopOptions
         options = replace(hops, named=first, linked=later)
         found = _searched(tuning, retriever, options, counts, f", named {first:g}, linked {later:g}")
         tried.append(max(found, key=Tried.rank)._replace(setting=(first, later)))
-    named, later = chosen_shares(tried, own)
-    return replace(hops, named=named, linked=later)
-
-
-def chosen_shares(tried: Sequence[Tried], own: tuple[float, float]) -> tuple[float, float]:
-    """Of the shares (of the first hop, of later ones) within one standard error of the best recall the
-    nearest to the folder's own.
-    """
-    named, linked = simplest(tried, lambda shares: round(math.dist(shares, own), 9)).setting
-    return named, linked
+    nearest = simplest(tried, lambda shares: round(math.dist(shares, own), 9))
+    return replace(hops, named=nearest.setting[0], linked=nearest.setting[1])
 
 
 def _searched(
@@ -267,13 +254,8 @@ class ChainEnd(NamedTuple):
         return ", ".join([*options, self.choose])
 
 
-def chosen_end(tried: Sequence[Tried], bias: float, choose: Choice) -> Tried:
-    """Of the settings within one standard error of the best set F1 the nearest to a bias and a choice."""
-    return simplest(tried, lambda end: (abs(end.stop.bias - bias), end.choose != choose))
-
-
 def tune_chains(tuning: Tuning) -> TuneChoice:
-    """Find the bias on DONE and the choice (:func:`chosen_end`); before is the folder's own setting.
+    """Find the bias on DONE and the choice of a chain; the value before is that of the folder's own.
 
     Chains are cached, so another bias searches only for new ones.
     """
@@ -297,7 +279,8 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
         for bias in biases:
             tried += _measured_ends(tuning, search, bias, choices)
             bar.update()
-    best, highest = chosen_end(tried, own.bias, hops.choose), max(tried, key=Tried.rank)
+    best = simplest(tried, lambda end: (abs(end.stop.bias - own.bias), end.choose != hops.choose))
+    highest = max(tried, key=Tried.rank)
     print(f"  best: {100 * highest.mean:.1f} ({highest.setting})", end="")
     if best != highest:
         near = f"within one standard error, {100 * paired_error(highest.values, best.values):.1f} points"

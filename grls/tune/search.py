@@ -8,13 +8,17 @@ the paired difference, query by query; Breiman et al. 1984, section 3.4.3).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import combinations, pairwise, product
 from statistics import fmean
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from grls.io.progress import Progress
+
+if TYPE_CHECKING:
+    from grls.retrieve.fusion.retriever import Fusion
 
 Value = TypeVar("Value", bound=Any)
 
@@ -28,6 +32,14 @@ def best(measure: Callable[..., Value], *values: Sequence[Any]) -> tuple[tuple[A
             bar.update()
     number = max(range(len(settings)), key=measured.__getitem__)
     return settings[number], measured[number]
+
+
+def best_weights(
+    fusion: Fusion, members: int, measure: Callable[[Fusion], Value]
+) -> tuple[tuple[float, ...], Value]:
+    """The best weights of a fusion, of multiples of 0.1 that sum to one; of equal ones the most even."""
+    (weights,), value = best(lambda weights: measure(replace(fusion, weights=weights)), weight_grid(members))
+    return weights, value
 
 
 class Tried(NamedTuple):

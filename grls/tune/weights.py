@@ -29,7 +29,7 @@ from grls.retrieve.spec import MANIFEST, from_fields
 from grls.runs.comparable import DevRuns
 from grls.runs.portions import RunInfo
 from grls.runs.run import Run
-from grls.tune.search import best, weight_grid
+from grls.tune.search import best, best_weights
 from grls.tune.step import DevQueries, Quality, Step, TuneChoice, Tuning
 
 
@@ -172,7 +172,7 @@ CROSS_ENCODER = Step("rescoring", tune_cross_encoder)
 
 
 def tune_fusion(tuning: Tuning) -> TuneChoice:
-    """The weights of highest recall: steps of 0.1 that sum to one; of equal ones the most even."""
+    """The weights of highest recall, then of highest nDCG."""
     spec, file, k = tuning.spec, tuning.folder / MANIFEST, tuning.grid.k
     fusion = from_fields(Fusion, spec, file, "fusion")
     if fusion.method == "interleave":
@@ -184,9 +184,7 @@ def tune_fusion(tuning: Tuning) -> TuneChoice:
         fused = (tried.fuse_first(rankings, depth, k) for rankings in zip(*members, strict=True))
         return tuning.dev.quality([[hit.id for hit in hits] for hits in fused], k)
 
-    (weights,), found = best(
-        lambda weights: quality(replace(fusion, weights=weights)), weight_grid(len(members))
-    )
+    weights, found = best_weights(fusion, len(members), quality)
     shown, before = f"weights {shown_weights(weights)}", quality(fusion).recall
     return TuneChoice({"weights": list(weights)}, f"recall@{k}", before, found.recall, shown)
 
@@ -234,9 +232,7 @@ def tune_run_weights(fusion: Fusion, dev: DevRuns, k: int, depth: int | None = N
         ids = [[hit.id for hit in fused[query]] for query in dev.gold]
         return means(sequence_recall, ids, gold, ks=[k])[f"recall@{k}"], ndcg(ids, gold)
 
-    (weights,), (recall, _) = best(
-        lambda weights: quality(replace(fusion, weights=weights)), weight_grid(len(dev.runs))
-    )
+    weights, (recall, _) = best_weights(fusion, len(dev.runs), quality)
     return replace(fusion, weights=weights), recall
 
 

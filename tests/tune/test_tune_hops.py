@@ -5,11 +5,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from composite_specs import create
 from failing import raises
+from hypothesis import given
+from hypothesis import strategies as st
 
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
@@ -17,24 +18,16 @@ from grls.errors import ConfigError, DataError
 from grls.retrieve.base import Description, HopHits
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.fusion.retriever import Fusion
-from grls.retrieve.hops.options import FEATURES, UNLABELLED, Choice, HopOptions
+from grls.retrieve.hops.options import FEATURES, UNLABELLED, HopOptions
 from grls.retrieve.hops.retriever import RankedHops
-from grls.retrieve.hops.stop import DoneByLogOdds, SeenHop, onward_probability
+from grls.retrieve.hops.stop import SeenHop, onward_probability
 from grls.retrieve.registry import Opening, load_retriever
 from grls.runs.comparable import DevRuns
 from grls.runs.run import Run
-from grls.tune.hops import (
-    ChainEnd,
-    HopSetting,
-    chosen_end,
-    chosen_hops,
-    chosen_shares,
-    cross_validated,
-    learn_onward,
-)
+from grls.tune.hops import cross_validated, learn_onward
 from grls.tune.options import TuneOptions
 from grls.tune.run import tune_folder
-from grls.tune.search import Tried, best, paired_error, weight_grid
+from grls.tune.search import Tried, best, paired_error, simplest, weight_grid
 from grls.tune.step import DevQueries
 from grls.tune.weights import cut_run, refuse_uncuttable, refuse_untunable, tune_run_weights
 
@@ -55,36 +48,29 @@ def test_the_best_setting_is_taken_and_of_equal_ones_the_first() -> None:
     assert best(lambda a, b: a * b, [1, 2, 2], [3, 0]) == ((2, 3), 6)
 
 
-def tried(hops: int, recalls: list[float], complete: float = 0.0) -> Tried:
-    return Tried(HopSetting(hops, None, True), recalls, complete)
+values = st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=4, max_size=4)
+several = st.lists(st.builds(Tried, st.integers(0, 3), values, st.sampled_from([0.0, 1.0])), min_size=1)
 
 
-def shares(*settings: tuple[float, float, Tried]) -> list[Tried]:
-    return [one._replace(setting=(named, linked)) for named, linked, one in settings]
+@given(several)
+def test_the_least_costly_of_those_near_the_best_is_taken_and_of_these_the_best(tried: list[Tried]) -> None:
+    chosen, highest = simplest(tried, abs), max(tried, key=Tried.rank)
+    assert highest.mean - chosen.mean <= paired_error(highest.values, chosen.values) + 1e-9
+    for other in tried:
+        if highest.mean - other.mean <= paired_error(highest.values, other.values) + 1e-9:
+            assert (chosen.setting, *(-one for one in chosen.rank())) <= (
+                other.setting, *(-one for one in other.rank()),
+            )  # fmt: skip
 
 
-def test_few_queries_do_not_choose_more_hops_than_they_can_tell() -> None:
-    for n in range(2, 60):  # one query of n: 1/n better, standard error 1/n
-        single, double = tried(1, [1.0] * (n - 1) + [0.0]), tried(2, [1.0] * n)
-        assert chosen_hops([single, double]) is single
-    double = tried(2, [1.0] * 10)
-    clear = tried(1, [1.0] * 6 + [0.0] * 4)
-    assert chosen_hops([clear, double]) is double
-
-
-def test_of_as_few_hops_the_best_and_then_the_complete_ones() -> None:
-    first, second = tried(2, [1.0, 0.5] * 4), tried(2, [1.0, 1.0] * 4)
-    assert chosen_hops([first, second, tried(3, [1.0, 1.0] * 4)]) is second
-    better = tried(2, [1.0, 1.0] * 4, 0.5)
-    assert chosen_hops([second, better]) is better
-
-
-def test_flat_shares_stay_and_of_better_ones_the_nearest_is_taken() -> None:
-    own, poor, good = (0.5, 0.9), tried(2, [0.0] * 6), tried(2, [1.0] * 6)
-    lucky = tried(2, [1.0] * 5 + [0.0])
-    assert chosen_shares(shares((0.0, 0.0, good), (0.3, 0.9, good), (0.5, 0.9, lucky)), own) == own
-    assert chosen_shares(shares((0.0, 0.0, good), (0.3, 0.9, good), (0.5, 0.9, poor)), own) == (0.3, 0.9)
-    assert chosen_shares(shares((0.7, 0.9, lucky), (0.3, 0.9, good), (0.5, 0.9, poor)), own) == (0.3, 0.9)
+def test_a_gain_on_one_query_of_few_moves_nothing() -> None:
+    """One query of n gains all: 1 / n better, and so is the standard error."""
+    for n in range(2, 60):
+        own, lucky = Tried(1, [1.0] * (n - 1) + [0.0]), Tried(2, [1.0] * n)
+        assert paired_error(lucky.values, own.values) == pytest.approx(1 / n)
+        assert simplest([lucky, own], abs) is own
+    clear = Tried(1, [1.0] * 6 + [0.0] * 4)
+    assert simplest([clear, Tried(2, [1.0] * 10)], abs).setting == 2
 
 
 @pytest.fixture
@@ -161,46 +147,6 @@ def test_the_first_hit_of_every_hop_counts_alike() -> None:
     hops = DevQueries([Query("q", "?")] * 2, [["a", "b"], ["b"]], hops=True)
     assert hops.quality([["a"], ["x"]], 1).recall == hops.quality([["x"], ["b"]], 1).recall == 0.5
     assert DevQueries(hops.queries, hops.gold).quality([["a"], ["x"]], 1).recall == 0.25
-
-
-LIKELIEST, EXPECTED = get_args(Choice)
-
-
-def ended(f1s: list[float], bias: float, choose: Choice) -> Tried:
-    return Tried(ChainEnd(DoneByLogOdds(bias), choose), f1s, -abs(bias))
-
-
-def test_a_gain_on_one_query_of_few_moves_nothing() -> None:
-    """One query of four gains all: 25 points, and so is the standard error."""
-    own = ended([0.0, 1.0, 1.0, 1.0], 0.0, LIKELIEST)
-    lucky = ended([1.0, 1.0, 1.0, 1.0], -2.0, EXPECTED)
-    assert paired_error(lucky.values, own.values) == pytest.approx(0.25)
-    assert chosen_end([lucky, own], 0.0, LIKELIEST) == own
-    assert chosen_end([lucky, own], -2.0, LIKELIEST) == lucky, "the folder has that bias"
-
-
-def test_a_gain_on_most_queries_is_taken_by_the_nearest_bias() -> None:
-    own = ended([0.0, 0.2, 0.1, 0.3] * 5, 0.0, LIKELIEST)
-    near = ended([0.5, 0.7, 0.6, 0.7] * 5, -1.0, EXPECTED)
-    far = ended([0.5, 0.7, 0.6, 0.9] * 5, -2.0, LIKELIEST)
-    assert far.mean - near.mean == pytest.approx(0.05)
-    assert chosen_end([own, near, far], 0.0, LIKELIEST) == far, "5 points on a quarter: above the error of 2"
-    twice = ended([0.5, 0.7, 0.6, 0.8, *[0.5, 0.7, 0.6, 0.7] * 4], -2.0, LIKELIEST)
-    assert chosen_end([own, near, twice], 0.0, LIKELIEST) == near
-
-
-def test_with_one_bias_the_choice_of_the_folder_stays_where_it_is_as_good() -> None:
-    both = [ended([0.5, 0.5, 0.6], -1.0, EXPECTED), ended([0.5, 0.5, 0.5], -1.0, LIKELIEST)]
-    assert chosen_end(both, 0.0, LIKELIEST) == both[1]
-    assert chosen_end(both, 0.0, EXPECTED) == both[0]
-
-
-def test_of_one_query_and_of_equally_near_biases_the_best_is_taken() -> None:
-    tried = [
-        ended([0.4], -1.0, LIKELIEST), ended([0.5], 1.0, LIKELIEST),
-        ended([0.5], -1.0, LIKELIEST),
-    ]  # fmt: skip
-    assert chosen_end(tried, 0.0, LIKELIEST) == tried[1]
 
 
 PAIRS = 12
