@@ -56,6 +56,7 @@ PAGES = {
             "grls.constraint.transformers",
             "grls.constraint.vllm",
             "grls.constraint.sglang",
+            "grls.constraint.layouts",
         ),
     ),
     "retrieve": Page(

@@ -1,7 +1,8 @@
 """The constraint of an index in engines of others: which tokens may follow what a request has written.
 
-``transformers`` serves ``generate`` of transformers, ``vllm`` the V1 model runner of vLLM, ``sglang`` SGLang.
-Each of them imports its engine; this module needs NumPy alone, and PyTorch where an engine gives it logits.
+``transformers`` serves ``generate`` of transformers, ``vllm`` the V1 model runner of vLLM, ``sglang``
+SGLang; ``layouts`` gives arrays for STATIC and the dictionary of SGLang's fork with beam search. Each of
+them imports its engine; this module needs NumPy alone, and PyTorch where an engine gives it logits.
 
 A state is found again by the tokens that led to it, not by a row or a request. So beams may be reordered,
 rows may leave a batch, and a request may pause.

@@ -1,5 +1,6 @@
 """Each door for an engine against the dictionary of prefixes, ``generate`` against our decoder."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,10 +16,12 @@ from failing import raises
 from models_small import END, PAD, VOCABULARY, small_gpt2, small_llama, small_t5
 
 from grls.constraint import ARGUMENT, VARIABLE, PassageConstraint, open_index
+from grls.constraint.layouts import StaticArrays, beam_dictionary, static_arrays
 from grls.constraint.transformers import GenerateProcessor
 from grls.decode.beam import Decoder
 from grls.errors import ConfigError, IndexFormatError, MismatchError
 from grls.index.backends import FlatIndex
+from grls.index.base import ConstraintIndex
 from grls.index.build import index_sequences
 from grls.index.ranges import PrefixRanges, write_ranges
 from grls.index.storage import save_index
@@ -243,6 +246,95 @@ def test_requests_enter_leave_and_move_in_vllm(doors: Any, tmp_path: Path) -> No
     assert any(END not in r.output for r in requests if not r.arguments[ARGUMENT])  # free ones are free
 
 
+def walked(arrays: StaticArrays, prefix: tuple[int, ...], dense: int) -> list[int]:
+    """The next tokens after a prefix, read from the arrays as STATIC's paper describes them."""
+    if not prefix:
+        return np.flatnonzero(arrays.start_mask).tolist()
+    if len(prefix) < dense:
+        return np.flatnonzero(arrays.dense_mask[prefix]).tolist()
+    state = int(arrays.dense_states[prefix[:dense]])
+    for token in [*prefix[dense:], None]:
+        edges = arrays.packed_csr[arrays.indptr[state] : arrays.indptr[state + 1]]
+        assert len(edges) <= arrays.layer_max_branches[len(prefix)] or token is not None
+        if token is None:
+            return edges[:, 0].tolist()
+        state = dict(edges.tolist()).get(token, 0)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("dense", [1, 2])
+@pytest.mark.parametrize("source", ["array", "ranges"])
+def test_static_arrays_allow_what_the_dictionary_of_prefixes_has(
+    source: str, dense: int, tmp_path: Path
+) -> None:
+    rows = passages("fixed")
+    naive = index_sequences([np.array(row) for row in rows], END, "flat")
+    assert isinstance(naive, FlatIndex)
+    index: ConstraintIndex = index_sequences([np.array(row) for row in [*rows, [19, END]]], END)
+    if source == "ranges":
+        write_ranges(index, tmp_path, PrefixRanges(3), "", "")
+        index = open_index(tmp_path)
+    arrays = static_arrays(index, 25, dense, exclude=[len(rows)])
+    valid = [prefix for prefix in draws(rows) if prefix in naive.following and len(prefix) < 4]
+    for prefix in valid:
+        assert walked(arrays, prefix, dense) == naive.following[prefix]
+    absent = np.ones((25,) * dense, dtype=bool)
+    absent[tuple(np.array(rows)[:, :dense].T)] = False
+    assert (arrays.dense_mask == ~absent).all()
+    assert (len(arrays.indptr), arrays.indptr[-1]) == (
+        int(arrays.packed_csr[:, 1].max()) + 3,
+        len(arrays.packed_csr),
+    )
+
+
+STATIC = Path(os.environ.get("GRLS_STATIC", "nowhere"))
+
+
+@pytest.mark.skipif(not STATIC.is_dir(), reason="GRLS_STATIC names no checkout of STATIC")
+@pytest.mark.parametrize("dense", [1, 2])
+def test_static_has_these_arrays_and_finds_the_same_ids(dense: int) -> None:
+    from benchmarks.static import Device, Table, module
+
+    ids = np.array(passages("fixed"))[:, :-1]
+    arrays = static_arrays(index_sequences([np.array(row) for row in passages("fixed")], END), 25, dense)
+    theirs = module(STATIC, "csr_utils").build_static_index(ids, 25, dense)
+    for our_array, their_array in zip(arrays, theirs, strict=True):
+        np.testing.assert_array_equal(np.asarray(our_array), np.asarray(their_array))
+    search = module(STATIC, "decoding_pt").sparse_transition_torch
+    logits = torch.randn(4, 3, 8, 25, generator=torch.Generator().manual_seed(0))
+    csr, indptr, branches, *masks = arrays
+    tensors = [torch.from_numpy(array) for array in (csr, indptr, *masks)]
+    found = search(Table(logits), 3, 8, 25, 0, 4, 25, branches, *tensors, torch.device("cpu"), dense)
+    assert torch.equal(found.long(), Device(ids, logits)())
+
+
+@pytest.mark.parametrize("kind", ["short", "long", "fixed"])
+def test_the_dictionary_of_sglang_s_fork_holds_the_passages(kind: str) -> None:
+    rows = passages(kind)
+    naive = index_sequences([np.array(row) for row in rows], END, "flat")
+    assert isinstance(naive, FlatIndex)
+    made = beam_dictionary(
+        index_sequences([np.array(row) for row in [*rows, [2, 2, 2, END]]], END), [len(rows)]
+    )
+    texts = {tuple(row[:-1]) for row in rows}
+    assert made["num_sequences"] == len(texts)
+    assert (
+        made["num_nodes"]
+        == 1 + made["num_edges"]
+        == len({row[:n] for row in texts for n in range(len(row) + 1)})
+    )
+    assert (made["max_depth"], made["min_depth"]) == (max(map(len, texts)), min(map(len, texts)))
+    for prefix in draws(rows):
+        node: Any = made["tree"]
+        for token in prefix:
+            node = node and node.get("c", {}).get(token)
+        expected = naive.following.get(prefix)
+        if node is not None:  # the fork adds the end token where a passage ends
+            assert sorted([*node.get("c", {}), *([END] if node["t"] else [])]) == expected
+        else:
+            assert END in prefix or expected is None
+
+
 def test_what_cannot_work_is_named(doors: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [np.array(row) for row in passages("short", 30)]
     index = index_sequences(rows, END)
@@ -250,7 +342,8 @@ def test_what_cannot_work_is_named(doors: Any, tmp_path: Path, monkeypatch: pyte
     (tmp_path / "empty").mkdir()
     raises(IndexFormatError, "empty: no index here", open_index, tmp_path / "empty")
     prefixes = index_sequences(rows, END, form="prefixes")
-    raises(ConfigError, "--index.form whole", PassageConstraint, prefixes)
+    for door in (lambda i: PassageConstraint(i), beam_dictionary, lambda i: static_arrays(i, 25)):
+        raises(ConfigError, "--index.form whole", door, prefixes)
     # requests
     for arguments in (None, {}):
         for call in (doors.vllm.validate_params, lambda p: doors.vllm(None, None, False).update_state(
@@ -276,6 +369,11 @@ def test_what_cannot_work_is_named(doors: Any, tmp_path: Path, monkeypatch: pyte
     )
     raises(ConfigError, "no row begins like a passage", GenerateProcessor(index, PAD), *batch(4, 50))
     raises(ConfigError, "continuous batching", GenerateProcessor(index, PAD, 9), *batch(4, 50))
+    raises(ConfigError, "of one length.*exclude", static_arrays, index, 25)
+    fixed = index_sequences([np.array(row) for row in passages("fixed")], END)
+    raises(MismatchError, "the token 19, above the vocabulary of 19", static_arrays, fixed, 19)
+    raises(ConfigError, "1 or 2 dense levels", static_arrays, fixed, 25, 3)
+    raises(ConfigError, "holds no id", static_arrays, index_sequences([], END), 25)
 
 
 def batch(length: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
