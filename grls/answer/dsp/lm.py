@@ -45,8 +45,6 @@ class LocalEngine:
         config = request.config
         limit = config.max_tokens or self.max_new_tokens
         texts = [message.text or "" for message in request.messages]
-        if (parts := request.system) is not None:
-            texts.insert(0, parts if isinstance(parts, str) else "".join(part.text for part in parts))
         prompt = foreign_ids(self.tokenizer, [BLANK.join(texts)], wrapped=True)[0]
         writer = TextWriter(self.model, self.tokenizer, limit, stops=tuple(config.stop))
         if not prompt or len(prompt) > writer.room:

@@ -20,7 +20,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -161,7 +161,7 @@ def in_turn(hops: Sequence[Sequence[RetrievedPassage]]) -> list[RetrievedPassage
     """The passages of all hops as one ranking: the best of each hop in turn."""
     texts = {passage.id: passage.text for hop in hops for passage in hop}
     order = interleave([[Hit(passage.id, passage.score) for passage in hop] for hop in hops])
-    return [RetrievedPassage(hit.id, texts[hit.id], hit.score, 0.0) for hit in order]
+    return [RetrievedPassage(hit.id, texts[hit.id], hit.score) for hit in order]
 
 
 def answered(written: Any, ranking: Sequence[RetrievedPassage], read: Sequence[RetrievedPassage]) -> Any:
@@ -169,10 +169,23 @@ def answered(written: Any, ranking: Sequence[RetrievedPassage], read: Sequence[R
 
 
 class _Retrieving(dspy.Module):
+    """A program that retrieves.
+
+    ``parts``: name -> a kind of predictor and what it writes. ``asks``: it retrieves for what the model
+    writes.
+    """
+
+    parts: ClassVar[dict[str, tuple[Any, Any]]] = {}
+    asks: ClassVar[bool] = False
+
     def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
         super().__init__()
+        if self.asks and not options.queries:
+            raise ConfigError(f"{Option('dsp.queries', 1)}: this program asks what the model writes.")
         self.retrieval = retrieval
         self.options = options
+        for name, (predictor, signature) in self.parts.items():
+            setattr(self, name, predictor(signature))
 
 
 class OpenQA(_Retrieving):
@@ -181,10 +194,7 @@ class OpenQA(_Retrieving):
     With 0 queries it retrieves for the question only. The retrieval says how many passages are read.
     """
 
-    def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
-        super().__init__(retrieval, options)
-        self.query = dspy.Predict(SearchQuery)
-        self.answer = dspy.ChainOfThought(Answer)
+    parts: ClassVar = {"query": (dspy.Predict, SearchQuery), "answer": (dspy.ChainOfThought, Answer)}
 
     def forward(self, question: str) -> Any:
         written = sampled(self.query, self.options, question=question) if self.options.queries else []
@@ -201,13 +211,12 @@ class MultiHop(_Retrieving):
     arXiv 2212.14024, section 4), and the rankings are fused.
     """
 
-    def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
-        super().__init__(retrieval, options)
-        if not options.queries:
-            raise ConfigError(f"{Option('dsp.queries', 1)}: this program asks what the model writes.")
-        self.first = dspy.Predict(SearchQuery)
-        self.next = dspy.Predict(NextQuery)
-        self.answer = dspy.ChainOfThought(Answer)
+    parts: ClassVar = {
+        "first": (dspy.Predict, SearchQuery),
+        "next": (dspy.Predict, NextQuery),
+        "answer": (dspy.ChainOfThought, Answer),
+    }
+    asks = True
 
     def forward(self, question: str) -> Any:
         options = self.options
@@ -237,12 +246,11 @@ class Conversational(_Retrieving):
     2212.14024, section 4).
     """
 
-    def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
-        super().__init__(retrieval, options)
-        if not options.queries:
-            raise ConfigError(f"{Option('dsp.queries', 1)}: this program asks what the model writes.")
-        self.rewrite = dspy.Predict(Rewrite)
-        self.answer = dspy.ChainOfThought(ConversationAnswer)
+    parts: ClassVar = {
+        "rewrite": (dspy.Predict, Rewrite),
+        "answer": (dspy.ChainOfThought, ConversationAnswer),
+    }
+    asks = True
 
     def forward(self, question: str, history: str = "") -> Any:
         """Answer a question; ``history`` holds the turns before it, a turn a line."""
@@ -266,9 +274,7 @@ class Vanilla(dspy.Module):
 
 
 class RetrieveThenRead(_Retrieving):
-    def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
-        super().__init__(retrieval, options)
-        self.answer = dspy.Predict(Answer)
+    parts: ClassVar = {"answer": (dspy.Predict, Answer)}
 
     def forward(self, question: str) -> Any:
         passages = self.retrieval.find(question)
@@ -281,11 +287,11 @@ class SelfAsk(_Retrieving):
     It ends with N/A, an empty or repeated follow-up, or after ``rounds``.
     """
 
-    def __init__(self, retrieval: Retrieval, options: ProgramOptions = USUAL_PROGRAM):
-        super().__init__(retrieval, options)
-        self.follow_up = dspy.Predict(FollowUp)
-        self.reply = dspy.Predict(Answer)
-        self.answer = dspy.Predict(Conclude)
+    parts: ClassVar = {
+        "follow_up": (dspy.Predict, FollowUp),
+        "reply": (dspy.Predict, Answer),
+        "answer": (dspy.Predict, Conclude),
+    }
 
     def forward(self, question: str) -> Any:
         hops: list[list[RetrievedPassage]] = []
@@ -397,10 +403,10 @@ def dspy_examples(queries: Sequence[Query], history: bool = False) -> list[Any]:
     """DSPy examples of queries that have accepted answers (the first one is shown) or ``evidence``."""
     examples = []
     for query in queries:
-        inputs = inputs_of(query, history)
-        shown = {"answer": query.answers[0]} if query.answers else {}
-        known = {"answers": list(query.answers), "evidence": list(query.evidence)}
         if query.answers or query.evidence:
+            inputs = inputs_of(query, history)
+            shown = {"answer": query.answers[0]} if query.answers else {}
+            known = {"answers": list(query.answers), "evidence": list(query.evidence)}
             examples.append(dspy.Example(**inputs, **shown, **known).with_inputs(*inputs))
     if not examples:
         raise DataError(

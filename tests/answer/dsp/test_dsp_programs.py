@@ -167,7 +167,7 @@ def test_open_questions_fuse_the_question_and_the_model_s_query() -> None:
     lm, _ = scripted(by_beginning({"who -> Query": "q", "who -> Reasoning": "r\nAnswer: Ada"}))
     search = retrieval({"who": [("a", P[0.4]), ("b", P[0.3])], "q": [("b", P[0.2]), ("c", P[0.1])]})
     found, steps = ran(OpenQA(search), lm, question="who")
-    assert [(one.id, round(one.probability, 9)) for one in found.found] == [("b", 0.5), ("a", 0.4)]
+    assert [(one.id, round(one.score, 9)) for one in found.found] == [("b", 0.5), ("a", 0.4)]
     assert steps[1]["queries"] == ["who", "q"]
     plain, steps = ran(OpenQA(search, Options(queries=0)), lm, question="who")
     assert (ids(plain.found), [step["kind"] for step in steps]) == (["a", "b"], ["retrieval", "lm"])
@@ -278,7 +278,7 @@ def test_only_a_rightly_answered_example_becomes_a_demonstration() -> None:
     assert "Question: what was red\nReasoning: as it says\nAnswer: The Barn!\n\n" in script.prompts[1]
 
 
-READ = Read("", (RetrievedPassage("a", "Mill: the mill of Orla Finn burned down", 1.0, 1.0),))
+READ = Read("", (RetrievedPassage("a", "Mill: the mill of Orla Finn burned down", 1.0),))
 
 
 @pytest.mark.parametrize(

@@ -230,19 +230,20 @@ def test_a_query_that_is_answered_twice_is_refused(tmp_path: Path) -> None:
     raises(DataError, r"line 5: the query 'b'", refuse_other, file, ["a", "b", "c"])
 
 
-def test_a_retriever_as_a_module() -> None:
-    source = ScriptedRetriever({"q": [("b", 2.0), ("a", 1.0), ("c", 0.0)]})
+def test_probabilities_of_any_scale_are_summed_and_a_single_query_keeps_its_scores() -> None:
+    source = ScriptedRetriever({"q": [("b", 2.0), ("a", 1.0), ("c", 0.0)], "p": [("a", 9.0)]})
     module = Retrieval(source, CORPUS, k=2)
-    found = module(query="q")
-    assert found.passages == ["B: text b", "A: text a"]
-    e = 2.718281828459045
-    assert found.found == [
-        RetrievedPassage("b", "B: text b", 2.0, pytest.approx(e / (1 + e))),
-        RetrievedPassage("a", "A: text a", 1.0, pytest.approx(1 / (1 + e))),
+    assert module.find("q") == [
+        RetrievedPassage("b", "B: text b", 2.0),
+        RetrievedPassage("a", "A: text a", 1.0),
     ]
-    assert module.find(" ") == []
+    assert module.find(" ") == module.fused([]) == []
     assert len(source.asked) == 1  # nothing is asked for an empty query
-    assert [one.id for one in module.find("q", k=3)] == ["b", "a", "c"]
+    e = 2.718281828459045
+    rest = e**2 + e + 1
+    assert [(one.id, one.score) for one in module.fused(["q", "p"])] == [
+        ("a", pytest.approx(1 + e / rest)), ("b", pytest.approx(e**2 / rest)),
+    ]  # fmt: skip
 
 
 def test_fusion_counts_a_query_as_often_as_it_is_given() -> None:
@@ -252,8 +253,7 @@ def test_fusion_counts_a_query_as_often_as_it_is_given() -> None:
     assert [(one.id, one.score) for one in found] == [
         ("a", pytest.approx(2 * e**-1)), ("b", pytest.approx(e**-0.5)),
     ]  # fmt: skip
-    assert module.fused(["", "z"], k=1) == [RetrievedPassage("c", "C: text c", -2.0, pytest.approx(e**-2))]
-    assert module.fused([]) == []
+    assert [one.score for one in module.fused(["", "z"])] == [-2.0, -2.0]
 
 
 def test_a_fused_query_is_retrieved_for_deeper() -> None:
