@@ -14,6 +14,7 @@ import json
 import logging
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -29,11 +30,11 @@ from grls.data.spelling import encoded_texts
 from grls.decode.interleave.markers import check_markers
 from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError, Option
 from grls.index.build import index_sequences
-from grls.index.files import REBUILD, load_arrays
+from grls.index.files import REBUILD, load_arrays, read_manifest
 from grls.index.keys import KeyIndex, PrefixKeys
 from grls.index.rows import MAX_LENGTH, Array, Ints
 from grls.index.substring import SubstringIndex
-from grls.io.files import atomic_folder, read_json, refuse_unusable, sha256
+from grls.io.files import atomic_folder, refuse_unusable, sha256
 from grls.io.jsonl import read_jsonl
 from grls.io.seal import seal
 
@@ -100,6 +101,17 @@ def _joined(rows: Iterable[Array]) -> tuple[Array, Ints]:
     )
 
 
+@contextmanager
+def _remedied() -> Iterator[None]:
+    """Errors of a damaged index name the remedy of keys."""
+    try:
+        yield
+    except (IndexFormatError, DataError) as error:
+        problem = str(error).removesuffix(REBUILD).removesuffix("build it again.").rstrip("; ")
+        problem = problem.removesuffix(", or")
+        raise IndexFormatError(f"{problem}; {_REMEDY}.") from None
+
+
 @dataclass(frozen=True)
 class Keys:
     """N keys and their index, in memory or in a folder.
@@ -125,19 +137,13 @@ class Keys:
             seal(new / KEYS_MANIFEST, manifest)
 
     @classmethod
+    @_remedied()
     def load(cls, folder: str | Path, origin: KeyOrigin, verify: bool | None = None) -> Self:
         """Open keys of this origin, memory-mapped; ``verify`` compares checksums as ``load_arrays`` does."""
         path = Path(folder)
         file = path / KEYS_MANIFEST
-        if not file.is_file():
-            raise IndexFormatError(f"{path}: no keys here ({KEYS_MANIFEST} is missing); {_REMEDY}.")
-        try:
-            manifest = read_json(file)
-        except DataError as error:
-            raise IndexFormatError(f"{error} {_REMEDY}.") from None
-        version = manifest.get("format") if isinstance(manifest, dict) else None
-        if version != FORMAT:
-            raise IndexFormatError(f"{path}: format {version}, this version reads {FORMAT}; {_REMEDY}.")
+        kind = SubstringIndex if origin.anywhere else PrefixKeys
+        manifest = read_manifest(file, FORMAT, {}, None, None)
         stored = {name: manifest.get(name) for name in KeyOrigin._fields}
         for name, expected in origin._asdict().items():
             if stored[name] == (list(expected) if isinstance(expected, tuple) else expected):
@@ -148,13 +154,8 @@ class Keys:
             elif name in ("tokenizer", "corpus"):
                 difference = f"with another {name} than this one"
             raise MismatchError(f"{path}: these keys were made {difference}; {_REMEDY}.")
-        try:
-            arrays = load_arrays(file, manifest, _ARRAYS, verify)
-            kind = SubstringIndex if origin.anywhere else PrefixKeys
-            index: KeyIndex = kind.load(path / _INDEX, origin.tokenizer, origin.corpus, verify)
-        except (IndexFormatError, DataError) as error:
-            problem = str(error).removesuffix(f"; {REBUILD}").removesuffix("; build it again.")
-            raise IndexFormatError(f"{problem}; {_REMEDY}.") from None
+        arrays = load_arrays(file, manifest, _ARRAYS, verify)
+        index: KeyIndex = kind.load(path / _INDEX, origin.tokenizer, origin.corpus, verify)
         texts: _Stored[str] = _Stored(
             arrays["texts"], arrays["text_offsets"], lambda part: part.tobytes().decode()
         )
@@ -162,7 +163,7 @@ class Keys:
             arrays["passages"], arrays["passage_offsets"], lambda part: tuple(part.tolist())
         )
         if not len(index) == len(texts) == len(passages) == manifest.get("keys"):
-            raise IndexFormatError(f"{path}: the files do not hold the same number of keys; {_REMEDY}.")
+            raise IndexFormatError(f"{path}: the files do not hold the same number of keys; {REBUILD}")
         return cls(texts, passages, index, origin)
 
 
