@@ -102,21 +102,33 @@ class _Beams(NamedTuple):
     scores: Floats
 
 
+@dataclass
 class BeamSearch(ABC):
-    """Finds the passages that a model gives the highest probability; what all searches have in common."""
+    """Finds the passages that a model gives the highest probability, by constrained beam search.
 
+    Args:
+        generator: The model.
+        index: The constraint index.
+        beams: Beam width K.
+        mode: Score mode, ``renormalized`` or ``full``.
+        early_stop: Stop a prefix when one passage is left under it; None: only with ``renormalized`` scores,
+            with which it is exact. With ``full`` scores, the score of a stopped passage lacks its last
+            tokens.
+        threshold: Where a frontier is gathered, drop a beam that is so many nats below the best prefix of
+            its query (relative threshold pruning: Freitag and Al-Onaizan 2017, arXiv 1702.01806); None: none.
+
+    Raises:
+        ConfigError: The index holds only unique prefixes, and the search needs whole passages.
+    """
+
+    generator: Any
     index: ConstraintIndex
-    beams: int
-    mode: ScoreMode
-    early_stop: bool | None
-    threshold: float | None
+    beams: int = 5
+    mode: ScoreMode = "renormalized"
+    early_stop: bool | None = None
+    threshold: float | None = None
 
-    def check(self) -> None:
-        """Refuse options that cannot work.
-
-        Raises:
-            ConfigError: The index holds only unique prefixes, and the search needs whole passages.
-        """
+    def __post_init__(self) -> None:
         if not self.stops_early:
             self.index.rows.refuse_prefixes("decoding without early stop")
 
@@ -195,34 +207,14 @@ def _queries(
 
 @dataclass
 class Decoder(BeamSearch):
-    """Finds the passages that a model gives the highest probability, by constrained beam search.
+    """The search in its plain form, for any model.
 
     Args:
-        generator: The model.
-        index: The constraint index.
-        beams: Beam width K.
-        mode: Score mode, ``renormalized`` or ``full``.
-        early_stop: Stop a prefix when one passage is left under it; None: only with ``renormalized`` scores,
-            with which it is exact. With ``full`` scores, the score of a stopped passage lacks its last
-            tokens.
-        threshold: Where a frontier is gathered, drop a beam that is so many nats below the best prefix of
-            its query (relative threshold pruning: Freitag and Al-Onaizan 2017, arXiv 1702.01806); None: none.
         observer: Called with every step, after its decisions; None: nobody observes.
-
-    Raises:
-        ConfigError: The beam width is not positive, or the score mode is unknown.
     """
 
     generator: GeneratorModel
-    index: ConstraintIndex
-    beams: int = 5
-    mode: ScoreMode = "renormalized"
-    early_stop: bool | None = None
-    threshold: float | None = None
     observer: Callable[[BeamStep], object] | None = None
-
-    def __post_init__(self) -> None:
-        self.check()
 
     def decode(
         self,

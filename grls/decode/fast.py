@@ -16,7 +16,6 @@ It finds the same passages with the same scores, with less work:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -24,14 +23,13 @@ import numpy as np
 from grls.decode.beam import continuations
 from grls.decode.first_step import Best
 from grls.decode.scope import Mask, finished
-from grls.decode.select import ScoreMode, log_probabilities
+from grls.decode.select import log_probabilities
 from grls.decode.slots import QuerySource, SlotDecoder, SlotRun
-from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
 from grls.io.timing import PartTimer
 from grls.models.base import Floats
 from grls.models.sessions.forest import Branches
-from grls.models.sessions.memory import SlotModel, TreeMemory
+from grls.models.sessions.memory import TreeMemory
 
 
 class _Beams(NamedTuple):
@@ -47,33 +45,8 @@ class _Beams(NamedTuple):
     fed: Ints
 
 
-@dataclass
 class FastDecoder(SlotDecoder):
-    """Finds the passages that a model gives the highest probability, by constrained beam search.
-
-    Args:
-        generator: The model, which keeps tokens as trees.
-        index: The constraint index.
-        beams: See :class:`grls.decode.beam.Decoder`, like the next two.
-        mode: The score mode.
-        early_stop: Whether to stop where a prefix identifies a passage.
-        slots: Queries in flight, S.
-        threshold: See :class:`grls.decode.beam.Decoder`.
-
-    Raises:
-        ConfigError: The beam width or the number of slots is not positive, or the score mode is unknown.
-    """
-
-    generator: SlotModel
-    index: ConstraintIndex
-    beams: int = 5
-    mode: ScoreMode = "renormalized"
-    early_stop: bool | None = None
-    slots: int = 32
-    threshold: float | None = None
-
-    def __post_init__(self) -> None:
-        self.check()
+    """The search by a model that keeps tokens as trees."""
 
     def run(
         self, source: QuerySource, longest: int, slots: int | None = None, frontiers: bool = False

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, Self
 
@@ -26,7 +26,7 @@ from grls.decode.scope import Scope
 from grls.index.rows import Ints
 from grls.io.timing import PartTimer
 from grls.models.base import Floats, alike
-from grls.models.sessions.memory import SlotMemory
+from grls.models.sessions.memory import SlotMemory, SlotModel
 
 _SHARE, _GROUP = 4, 8
 """Waiting queries get slots when one slot in four, and at least eight slots (or all), are free: an encoder
@@ -72,12 +72,15 @@ class _Listed:
             self._decided(1)
 
 
+@dataclass
 class SlotDecoder(BeamSearch):
-    slots: int
-    first_steps: FirstSteps
+    """A search by slots; ``slots`` are queries in flight, S."""
 
-    def check(self) -> None:
-        super().check()
+    generator: SlotModel
+    slots: int = 32
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.first_steps = FirstSteps(self.index, self.stops_early)
 
     def with_beams(self, beams: int) -> Self:

@@ -23,16 +23,14 @@ from torch import Tensor
 from grls.decode.first_step import Best
 from grls.decode.gpu.decision import NOTHING, Board, NodeMasses, Rules, Standing, decide_step
 from grls.decode.prior import Prior
-from grls.decode.select import ScoreMode, refuse_nan
+from grls.decode.select import refuse_nan
 from grls.decode.slots import QuerySource, SlotDecoder, SlotRun
 from grls.errors import ConfigError, Option, out_of_memory
 from grls.index.array import ArrayIndex
-from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
 from grls.index.tensors import TensorIndex
 from grls.io.timing import PartTimer
 from grls.models.base import Room
-from grls.models.sessions.memory import SlotModel
 
 if TYPE_CHECKING:
     from grls.models.sessions.grid import GridMemory
@@ -40,25 +38,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class DeviceDecoder(SlotDecoder):
-    """Finds the passages that a model gives the highest probability, by constrained beam search.
+    """The search on the device of a model, to which the index is copied.
 
     Args:
-        generator: The model, on its device.
-        index: The constraint index; it is copied to the device.
-        beams, mode, early_stop, threshold: See :class:`grls.decode.beam.Decoder`.
-        slots: Queries in flight, S.
         compiled: Whether to compile the whole step, including the model, with ``torch.compile``, and on a
             GPU to replay it as a CUDA graph. Each new shape takes seconds to minutes, so it pays off for
             thousands of queries. The memory for S queries is kept, and every search uses all of it.
     """
 
-    generator: SlotModel
-    index: ConstraintIndex
-    beams: int = 5
-    mode: ScoreMode = "renormalized"
-    early_stop: bool | None = None
     slots: int = 64
-    threshold: float | None = None
     compiled: bool = False
 
     def __post_init__(self) -> None:
@@ -67,7 +55,7 @@ class DeviceDecoder(SlotDecoder):
                 "a search on the device needs the index backend 'array', got "
                 f"{type(self.index).__name__}; use FastDecoder."
             )
-        self.check()
+        super().__post_init__()
         self._tensors: TensorIndex | None = None
         self._compiled_step: tuple[int, tuple[Hashable, ...], DeviceStep] | None = None
         self.masses: NodeMasses | None = None
