@@ -36,15 +36,14 @@ from grls.models.sessions.grid import GridMemory
 from grls.models.sessions.memory import (
     KeysValues,
     OwnCache,
+    PlainGenerator,
     SlotMemory,
     SlotModel,
     TreeMemory,
     Version,
-    agree,
     attending,
     by_entry,
     planted,
-    refuse_other_steps,
     version,
 )
 
@@ -364,42 +363,16 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
     return planted(model, lambda: CausalTrees(model, prompt))
 
 
-class CausalGenerator:
-    """Runs an ``AutoModelForCausalLM`` for the plain search, against which the fast search is tested.
-
-    The model is not changed: set its device, precision and mode (eval or train) first.
-    """
-
-    def __init__(self, model: Any, tried: bool = False):
-        self.model = model
-        self.cache_name = cache_argument(model)
-        if model.get_output_embeddings() is None:
-            raise ConfigError(f"{type(model).__name__} has no output head; load it as a causal LM.")
-        self.head = Head(model, tried or None)
-        if not tried:
-            refuse_other_steps(model, self._agrees)
-
-    @property
-    def device(self) -> torch.device:
-        device: torch.device = self.model.device
-        return device
+class CausalGenerator(PlainGenerator):
+    """Runs an ``AutoModelForCausalLM`` for the plain search."""
 
     def open(self, inputs: Sequence[Sequence[int]]) -> CausalSession:
         return CausalSession(self, inputs)
 
-    @torch.inference_mode()
-    def _agrees(self) -> bool:
-        """Whether the head and single steps give the logits of the model, on a small batch."""
-        paths = torch.tensor([[5, 6, 3], [5, 6, 4], [3, 4, 5]], device=self.device)
-        expected = self.model(input_ids=paths).logits[:, -1].float()
-        read = self.head.read(input_ids=paths)[:, -1]
-        if not agree(self.head.all(read), expected, read.dtype):
-            return False
-        session = self.open([[3, 4], [5]])
-        session.first()
-        session.step(np.array([1, 1, 0]), np.array([6, 6, 5]))
-        session.step(np.array([0, 1]), np.array([3, 4]))
-        return agree(self.head.all(session._hidden), expected[:2], session._hidden.dtype)
+    def _one_pass(self) -> Tensor:
+        paths = torch.tensor([[5, 6, 3], [5, 6, 4]], device=self.device)
+        logits: Tensor = self.model(input_ids=paths).logits[:, -1]
+        return logits
 
 
 class CausalSession(HeadRows):

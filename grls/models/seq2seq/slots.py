@@ -23,20 +23,18 @@ from transformers.modeling_outputs import BaseModelOutput
 from grls.errors import ConfigError
 from grls.index.rows import Ints
 from grls.io.locks import exclusive
-from grls.models.base import cache_argument
-from grls.models.head import Head, HeadRows
+from grls.models.head import HeadRows
 from grls.models.sessions.grid import GridMemory
 from grls.models.sessions.memory import (
     KeysValues,
     OwnCache,
+    PlainGenerator,
     SlotMemory,
     SlotModel,
     TreeMemory,
-    agree,
     by_entry,
     by_head,
     planted,
-    refuse_other_steps,
 )
 
 _LEAST_DISTANCES = 64
@@ -215,47 +213,25 @@ def plant(generator: Seq2SeqGenerator) -> Seq2SeqTrees:
     return planted(generator.model, lambda: Seq2SeqTrees(generator))
 
 
-class Seq2SeqGenerator:
-    """Runs an ``AutoModelForSeq2SeqLM`` for the decoder.
+class Seq2SeqGenerator(PlainGenerator):
+    """Runs an ``AutoModelForSeq2SeqLM`` for the plain search.
 
-    The model is not changed: set its device, precision and mode (eval or train) first. Its config must
-    name ``decoder_start_token_id`` and ``pad_token_id``. ``tried``: it has passed :func:`plant`.
+    Its config must name ``decoder_start_token_id`` and ``pad_token_id``.
     """
 
     def __init__(self, model: Any, tried: bool = False):
-        self.model = model
-        self.cache_name = cache_argument(model)
         self.start_token = start_token(model)
         self.pad_token = int(model.config.pad_token_id or 0)
-        if model.get_output_embeddings() is None:
-            raise ConfigError(f"{type(model).__name__} has no output head; load it as a seq2seq LM.")
-        self.head = Head(model, tried or None)
-        if not tried:
-            refuse_other_steps(model, self._agrees)
-
-    @property
-    def device(self) -> torch.device:
-        device: torch.device = self.model.device
-        return device
+        super().__init__(model, tried)
 
     def open(self, inputs: Sequence[Sequence[int]]) -> Seq2SeqSession:
         return Seq2SeqSession(self, inputs)
 
-    @torch.inference_mode()
-    def _agrees(self) -> bool:
-        """Whether single steps give the logits of the model's one pass, on a small batch."""
-        _ = self.head.linear  # tested now, before searches share the model
-        session = self.open([[3, 4], [5]])
-        session.first()
-        session.step(np.array([1, 1, 0]), np.array([6, 6, 5]))
-        session.step(np.array([0, 1]), np.array([3, 4]))
-        tokens, written = (
-            torch.tensor([[5]] * 2),
-            torch.tensor([[self.start_token, 6, end] for end in (3, 4)]),
-        )
-        expected = self.model(input_ids=tokens.to(self.device), decoder_input_ids=written.to(self.device))
-        logits = self.head.all(session._hidden)
-        return agree(logits, expected.logits[:, -1].float(), session._hidden.dtype)
+    def _one_pass(self) -> Tensor:
+        tokens = torch.tensor([[5], [5]], device=self.device)
+        written = torch.tensor([[self.start_token, 6, end] for end in (3, 4)], device=self.device)
+        logits: Tensor = self.model(input_ids=tokens, decoder_input_ids=written).logits
+        return logits[:, -1]
 
     @torch.inference_mode()
     def encode(self, inputs: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -32,6 +32,7 @@ from transformers import AttentionInterface, Cache
 from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
 from grls.io.locks import exclusive
+from grls.models.base import cache_argument
 from grls.models.head import Cut, Head, HeadRows
 from grls.models.precision import refuse_nan_logits
 from grls.models.sessions.forest import Branches, Forest, Placed
@@ -209,6 +210,47 @@ def refuse_other_steps(model: nn.Module, agrees: Callable[[], bool]) -> None:
             raise
         raise ConfigError(f"{name} cannot be used as a generator: {error}.") from error
     raise ConfigError(f"{name} computes something else step by step; it is not supported.")
+
+
+class PlainGenerator(ABC):
+    """Runs a model of transformers for the plain search, against which the fast search is tested.
+
+    The model is not changed: set its device, precision and mode (eval or train) first. ``tried``: its steps
+    are known to give the logits of one pass.
+    """
+
+    def __init__(self, model: Any, tried: bool = False):
+        self.model = model
+        self.cache_name = cache_argument(model)
+        if model.get_output_embeddings() is None:
+            raise ConfigError(f"{type(model).__name__} has no output head; load it as a model that writes.")
+        self.head = Head(model, tried or None)
+        if not tried:
+            refuse_other_steps(model, self._agrees)
+
+    @property
+    def device(self) -> torch.device:
+        device: torch.device = self.model.device
+        return device
+
+    @abstractmethod
+    def open(self, inputs: Sequence[Sequence[int]]) -> Any:
+        """Begin to decode a batch; see :class:`grls.models.base.GeneratorModel`."""
+
+    @abstractmethod
+    def _one_pass(self) -> Tensor:
+        """Logits of the model after the input 5 and the tokens 6 3, and after 6 4, ``[2, V]``."""
+
+    @torch.inference_mode()
+    def _agrees(self) -> bool:
+        """Whether single steps give the logits of one pass, on a small batch."""
+        _ = self.head.linear  # tested now, before searches share the model
+        session = self.open([[3, 4], [5]])
+        session.first()
+        session.step(np.array([1, 1, 0]), np.array([6, 6, 5]))
+        session.step(np.array([0, 1]), np.array([3, 4]))
+        hidden = session._hidden
+        return agree(self.head.all(hidden), self._one_pass().float(), hidden.dtype)
 
 
 def agree(logits: Tensor, expected: Tensor, kind: torch.dtype) -> bool:
