@@ -268,7 +268,7 @@ def test_lists_have_places_as_ids_in_train_and_in_dev(bert: Path, tmp_path: Path
 def test_the_scale_is_that_of_the_model_and_not_of_the_recipe(bert: Path, data: Path, tmp_path: Path) -> None:
     def scale(**more: Any) -> Any:
         grls.BiEncoder(bert).fit(data, output=tmp_path, dev="dev", **{**QUICK, "max_steps": 1, **more})
-        return settings(tmp_path)["scale"]
+        return settings(tmp_path)["fit"]["scale"]
 
     assert recipe_values(BIENCODER_RECIPES["default"])["fit"]["scale"] == 20
     assert (scale(), scale(scale=5.0)) == (None, 5.0)

@@ -55,8 +55,6 @@ def refused(capsys: pytest.CaptureFixture[str], stage: str, data: Path, *more: s
         ("memorise", ["--data.target=rest"], "needs target `whole`"),
         ("memorise", ["--data.target=rest", "--model.loss=full"], "--checkpoint.monitor dev_recall"),
         ("retrieve", ["--checkpoint.monitor=dev_f1"], "--recall.hops"),
-        ("retrieve", ["--data.length_pool=0"], "length_pool"),
-        ("retrieve", ["--data.max_passage_tokens=0"], "length limits"),
         ("retrieve", ["--ckpt_path=nowhere.ckpt"], "nowhere.ckpt: there is no checkpoint to resume from"),
         (
             "retrieve",

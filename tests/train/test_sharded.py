@@ -140,8 +140,6 @@ def test_what_needs_whole_weights_is_refused(
     assert "set --model.optimizer adamw" in fails(capsys, "train", *options)
     options = biencoder(place, tmp_path / "r", "--fit.strategy=fsdp", "--fit.optimizer=adafactor")
     assert "set optimizer to adamw" in fails(capsys, *options)
-    options = biencoder(place, tmp_path / "r", "--fit.lora_rank=-1")
-    assert "lora_rank must be at least 0" in fails(capsys, *options)
 
 
 def test_a_reranker_in_shards_has_the_losses_of_one_process_and_resumes_on_another_number(

@@ -5,12 +5,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from failing import refuses
+from failing import raises, refuses
 from train_helpers import arguments, train
 
 from grls.errors import ConfigError
 from grls.train.core.checkpoints import run_settings
-from grls.train.options import BiEncoderTraining, as_record, read_stage
+from grls.train.doc2query.options import Drawing
+from grls.train.options import (
+    BiEncoderOptions,
+    BiEncoderTraining,
+    EncoderOptions,
+    LearnBeside,
+    MemoriseDataOptions,
+    QueryDataOptions,
+    QuoteDataOptions,
+    QuoteOptions,
+    RerankHopOptions,
+    Rescore,
+    RetrieveDataOptions,
+    TrainerOptions,
+    WriteSpans,
+    as_record,
+    read_stage,
+)
 
 GIVEN = {"model.generator": "Pretrained", "model.generator.name_or_path": "t5", "data.data": "d"}
 
@@ -53,15 +70,25 @@ def test_a_number_keeps_its_kind(given: Any, expected: type) -> None:
     assert type(read.trainer.limit_train_batches) is expected
 
 
-@pytest.mark.parametrize("name", ["accumulate_grad_batches", "num_nodes", "log_every_n_steps"])
-def test_counts_of_lightning_are_above_zero(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"trainer.{name}"):
-        read_stage("retrieve", (), GIVEN | {f"trainer.{name}": 0})
+OUTSIDE: list[tuple[Any, str, float]] = [
+    *((TrainerOptions, name, 0) for name in ("accumulate_grad_batches", "num_nodes", "log_every_n_steps")),
+    *((RetrieveDataOptions, name, 0) for name in ("length_pool", "max_passage_tokens", "teacher_share")),
+    *((MemoriseDataOptions, "front", share) for share in (0.0, 1.0)),
+    (QueryDataOptions, "max_passage_tokens", 0), (QuoteDataOptions, "max_target_tokens", 0),
+    (QuoteOptions, "limit", 0), (LearnBeside, "done_share", 0), (Rescore, "passages", 0),
+    (WriteSpans, "words", 0), (WriteSpans, "drawn", 0), (WriteSpans, "temperature", float("inf")),
+    (Drawing, "queries", 0), (Drawing, "temperature", 0), (RerankHopOptions, "hard_negatives", 0),
+    (BiEncoderOptions, "warmup", 2), (BiEncoderOptions, "hard_negatives", -1),
+    (BiEncoderOptions, "teacher_share", 0), (EncoderOptions, "lora_rank", -1),
+    (BiEncoderTraining, "max_tokens", 0),
+]  # fmt: skip
 
 
-def test_a_teacher_has_a_share() -> None:
-    with pytest.raises(ConfigError, match=r"data\.teacher_share"):
-        read_stage("chains", (), GIVEN | {"data.teacher": "bm25", "data.teacher_share": 0})
+@pytest.mark.parametrize(("kind", "name", "wrong"), OUTSIDE)
+def test_a_number_outside_its_bounds_is_refused(kind: Any, name: str, wrong: float) -> None:
+    given = {"data": "d", "output": "o", "source": "s", "retrievers": ["bm25"]}
+    needed = {field: given[field] for field in given if field in kind.__dataclass_fields__}
+    raises(ConfigError, f"{name} must be", kind, **needed, **{name: wrong})
 
 
 @pytest.mark.parametrize(
@@ -91,8 +118,3 @@ def test_a_run_without_logs(data: Path, tmp_path: Path) -> None:
     )
     assert (output / "model" / "config.json").is_file()
     assert not (output / "logs").exists()
-
-
-def test_the_longest_text_of_a_bi_encoder_has_a_token() -> None:
-    with pytest.raises(ConfigError, match=r"max_tokens.* must be at least 1, got 0"):
-        BiEncoderTraining(data="d", output="o", source="s", max_tokens=0)

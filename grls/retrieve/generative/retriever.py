@@ -465,13 +465,14 @@ class GenerativeRetriever:
         It is cached, with its data about the index, until options, device or index are others.
         """
         options, on_device = self.options, self._on_device(trees)
-        beams, settings = max(k, options.beams), (options.mode, options.early_stop, options.batch_size)
-        key = *settings, options.span_threshold, options.compile, on_device, trees.device
+        beams = max(k, options.beams)
+        settings = options.mode, options.early_stop, options.span_threshold, options.batch_size
+        key = *settings, options.compile, on_device, trees.device
         kept = self._decoder
         if kept is None or kept[0] != key or kept[1] is not self.index:
             kept = self._decoder = None  # the memory of a compiled search is freed first
             decoder: Any = partial(DeviceDecoder, compiled=options.compile) if on_device else FastDecoder
-            made = decoder(trees, self.index, beams, *settings, threshold=options.span_threshold)
+            made = decoder(trees, self.index, beams, *settings)
             kept = self._decoder = key, self.index, made
         elif kept[2].beams != beams:
             kept = self._decoder = key, self.index, kept[2].with_beams(beams)

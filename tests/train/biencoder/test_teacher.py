@@ -117,7 +117,6 @@ def test_bad_scores_are_refused(place: Path, tmp_path: Path, capsys: pytest.Capt
         (f"--teacher={tmp_path / 'none.jsonl'}", "none.jsonl: no such file"),
         ("--fit.hard_negatives=0", "set --fit.hard_negatives above 0"),
         ("--fit.multistep=null", "set --fit.multistep false"),
-        ("--fit.teacher_share=0", "--fit.teacher_share must be above 0"),
         (f"--negatives={place}", "--teacher names the hard negatives, too: leave out --negatives"),
     ):
         assert words in fails(capsys, *command(place, tmp_path / "out", file, option))

@@ -200,7 +200,6 @@ def test_refusals_before_the_work_begins(
         (["--source=/none/such"], "no such folder: /none/such"),
         (["--source=null"], "give either --source"),
         (["--fit.batch_size=1"], "a batch_size of 1 leaves no negatives: raise it"),
-        (["--fit.warmup=2"], "--fit.warmup must be between 0 and 1, got 2"),
         (["--fit.hard_negatives=20"], "lower it"),
     ):
         assert words in fails(capsys, *options(place, output, *given)), given

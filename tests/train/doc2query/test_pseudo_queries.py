@@ -188,20 +188,6 @@ def test_another_filter_needs_no_new_queries(
     assert "begun with other settings (queries)" in line
 
 
-@pytest.mark.parametrize(
-    ("more", "named"),
-    [
-        (["--k=0"], "--k must be at least 1"),
-        (["--limit=0"], "--limit must be at least 1"),
-        (["--draw.queries=0"], "must be at least 1, got 0"),
-    ],
-)
-def test_options_of_the_command_that_cannot_work(
-    data: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], named: str
-) -> None:
-    assert named in fails(capsys, *options(data, model, tmp_path / "out.jsonl", *more))
-
-
 def test_a_run_that_keeps_nothing_says_so(
     data: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

@@ -15,7 +15,6 @@ from grls.answer.writer import TextWriter
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
-from grls.errors import ConfigError
 from grls.models.load.generators import PretrainedLM
 from grls.models.load.language import load_language_model
 from grls.train.doc2query.data import QueryData, QueryExamples
@@ -97,8 +96,6 @@ def test_what_is_read_and_written(tokenizer: Any) -> None:
     plain = QueryPrompt(tokenizer, False, QueryForm(plain=True))  # as doc2query's own models read
     alone = [*ids(tokenizer, "otter the otter is calm ."), tokenizer.eos_token_id]
     assert plain.source(plain.passages(some[:1])) == alone
-    with pytest.raises(ConfigError, match="max_passage_tokens must be at least 1, got 0"):
-        QueryDataOptions(data="data", max_passage_tokens=0)
 
 
 def examples(tokenizer: Any, kind: Any, query: Query = TWO_HOPS, **how: Any) -> QueryExamples:
@@ -158,7 +155,6 @@ def test_queries_that_are_too_long_are_left_out(
         (["--model.loss=allowed"], "take loss `full`"),
         (["--data.dev_split=nowhere"], "nowhere.tsv"),
         (["--data.max_query_tokens=1"], "no example is left to learn from: 12 of 12 queries of train"),
-        (["--data.max_passage_tokens=0"], "max_passage_tokens must be at least 1, got 0"),
         (["--checkpoint.monitor=dev_recall", "--checkpoint.mode=max"], "dev_recall is not measured"),
     ],
 )

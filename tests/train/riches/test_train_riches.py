@@ -138,7 +138,6 @@ def test_what_is_too_long_is_counted_and_left_out(
 @pytest.mark.parametrize(
     ("more", "named"),
     [
-        (["--data.max_target_tokens=0"], "max_target_tokens must be at least 1"),
         (["--data.dev_split=nowhere"], "nowhere.tsv"),
         (["--data.keys=title"], "no title to quote"),
         (["--data.markers=['the', '»']"], "holds the marker 'the'"),
@@ -147,7 +146,6 @@ def test_what_is_too_long_is_counted_and_left_out(
         (["--checkpoint.monitor=dev_f1"], "--checkpoint.monitor dev_f1 is not measured"),
         (["--model.freeze_encoder=true"], "no encoder to freeze"),
         (["--data.chat=true"], "no chat template"),
-        (["--quotes.limit=0"], "at least 1"),
         (["--quotes.max_new_tokens=250"], "lower --quotes.max_new_tokens"),
     ],
 )
