@@ -9,8 +9,7 @@ from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, Option
 from grls.retrieve.base import Retriever
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
-from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.registry import BM25, Opening, load_named
+from grls.retrieve.registry import Opening, load_named, names_bm25
 
 
 def open_judge(name: str, corpus: Corpus, opening: Opening, analyzer: Analyzer) -> Retriever:
@@ -18,13 +17,9 @@ def open_judge(name: str, corpus: Corpus, opening: Opening, analyzer: Analyzer) 
 
     Queries that are too long are cut, since passages may be queries.
     """
-    from grls.retrieve.bm25 import BM25Retriever
-
-    if name == BM25:
-        return BM25Retriever(corpus, analyzer=analyzer)
-    refuse_words(name, analyzer)
-    search = replace(opening.search or SearchOptions(), truncate_queries=True)
-    return load_named(name, corpus, replace(opening, search=search))
+    if not names_bm25(name):
+        refuse_words(name, analyzer)
+    return load_named(name, corpus, replace(opening, truncate_queries=True), analyzer)
 
 
 def refuse_words(folder: str, analyzer: Analyzer, bm25: BM25Options = USUAL_BM25) -> None:

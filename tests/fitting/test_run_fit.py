@@ -124,11 +124,6 @@ def test_the_table_says_what_a_query_costs(place: Path, whole: Fitted) -> None:
     assert [row.split()[-2:] for row in rows] == shown
 
 
-def test_milliseconds() -> None:
-    shown = [milliseconds(t) for t in (0.00004, 0.00987, 0.01, 1.5842)]
-    assert shown == ["0.0", "9.9", "10", "1,584"]
-
-
 def test_bm25_has_stems_where_they_find_more(tmp_path: Path) -> None:
     animals = ("otter", "badger", "heron", "weasel", "falcon", "beaver", "lizard", "salmon")
     corpus = [Passage(f"p{n}", f"{name.title()}s swimming.") for n, name in enumerate(animals)]
@@ -193,18 +188,6 @@ def test_nothing_that_is_shown_or_saved_names_a_path_of_the_machine(
         saved = grls.load(member, device="cpu").save(tmp_path / member.name)
         for file in (file for file in saved.rglob("*") if file.is_file()):
             assert str(place).encode() not in file.read_bytes(), file
-
-
-def test_an_output_and_its_copy_open_wherever_they_are_moved(
-    place: Path, whole: Fitted, tmp_path: Path
-) -> None:
-    expected = grls.load(place / "whole", device="cpu").search("is the otter calm ?", 3)
-    output = Path(shutil.copytree(place / "whole", tmp_path / "moved"))
-    saved = grls.load(output, device="cpu").save(tmp_path / "saved")
-    assert grls.load(output, device="cpu").search("is the otter calm ?", 3) == expected
-    shutil.rmtree(output)
-    shutil.move(saved, tmp_path / "elsewhere")
-    assert grls.load(tmp_path / "elsewhere", device="cpu").search("is the otter calm ?", 3) == expected
 
 
 def test_every_command_takes_the_output(place: Path, whole: Fitted, tmp_path: Path) -> None:
@@ -532,15 +515,6 @@ def test_a_data_set_in_the_output_is_refused_and_stays(tmp_path: Path) -> None:
     assert (output / "data" / "corpus.jsonl").is_file()
 
 
-@pytest.mark.parametrize("keep", ["bm25 + dense", "more dev"])
-def test_what_can_be_no_candidate_is_refused_before_anything_is_made(
-    place: Path, tmp_path: Path, keep: str
-) -> None:
-    with pytest.raises(ConfigError, match=r"keep: there is no candidate .*; none is made yet"):
-        fitted(place / "data", tmp_path / "out", keep=keep)
-    assert not (tmp_path / "out" / "members").exists()
-
-
 def test_models_that_came_later_are_taken_up_and_others_are_refused(
     place: Path, options: FitOptions, tmp_path: Path
 ) -> None:
@@ -556,13 +530,6 @@ def test_models_that_came_later_are_taken_up_and_others_are_refused(
     tiny_bert(tmp_path / "other", width=8)
     with pytest.raises(MismatchError, match=r"was made with biencoder=.*: name it again, or give another"):
         made(biencoder=str(tmp_path / "other"), generator=None)
-
-
-def test_what_was_removed_is_made_again(place: Path, tmp_path: Path) -> None:
-    first = fitted(place / "data", tmp_path / "out")
-    (tmp_path / "out" / "runs" / "dev-1" / "bm25.jsonl").unlink()
-    shutil.rmtree(tmp_path / "out" / "members" / "bm25")
-    assert fitted(place / "data", tmp_path / "out").metrics == first.metrics
 
 
 def test_without_models_there_is_bm25(
@@ -722,22 +689,6 @@ def test_when_time_runs_out_the_best_so_far_is_kept(
     assert skipped["generator"] == "left out: no time was left for it; a later call goes on with it"
 
 
-def test_a_training_that_fails_leaves_the_other_candidates(
-    place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any) -> Any:
-        raise ConfigError("the training has diverged")
-
-    monkeypatch.setattr(stages.FitStages, "_train_writer", fail)
-    ended = fitted(place / "data", tmp_path / "out", options)
-    assert "dense" in ended.metrics
-    assert "hybrid" not in ended.metrics
-    account = json.loads((tmp_path / "out" / "fit.json").read_text())["account"]
-    skipped = {one["name"]: one["why"] for one in account["skipped"]}
-    assert skipped["generator"].startswith("left out: it failed: ")
-    assert skipped["hybrid"] == "there is no generator"
-
-
 def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
     place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -808,6 +759,8 @@ def broken(data: Path) -> None:
         (None, {"biencoder": "no/such-model"}, ConfigError, "there is no model 'no/such-model'"),
         (None, {"generator": "/no/folder"}, ConfigError, "/no/folder"),
         (None, {"dev_split": "other"}, DataError, r"other\.tsv: no such file"),
+        (None, {"keep": "bm25 + dense", "biencoder": None}, ConfigError, r"candidate 'bm25 \+ dense'"),
+        (None, {"keep": "more dev"}, ConfigError, "keep: there is no candidate .*; none is made yet"),
     ],
 )
 def test_what_cannot_work_is_an_error_before_any_training(
@@ -825,11 +778,3 @@ def test_what_cannot_work_is_an_error_before_any_training(
         fitted(data, tmp_path / "out", options, **more)
     assert not (tmp_path / "out" / "members").exists()
     assert not (tmp_path / "out" / "grls.json").exists()
-
-
-def test_a_budget_that_is_too_short_for_training_gives_the_best_without_it(
-    place: Path, options: FitOptions, tmp_path: Path
-) -> None:
-    ended = fitted(place / "data", tmp_path / "out", options, budget="1s")
-    assert "bm25" in ended.metrics
-    assert "dense" not in ended.metrics

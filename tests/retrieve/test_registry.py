@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from composite_specs import COMPOSITES, DYNAMIC, create, written
 from failing import raises
-from small_data import passages, queries, small_retriever, write_small
+from small_data import passages, queries
 from toy_kind import TARGET, ToyRetriever
 
 import grls
@@ -26,7 +26,6 @@ from grls.retrieve.generative.retriever import GenerativeRetriever, as_generator
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid.retriever import HybridRetriever
-from grls.retrieve.options import stored_options
 from grls.retrieve.registry import KINDS, Opening, load_named, load_retriever, register
 from grls.retrieve.spec import followed, read_spec, update_spec, write_link
 
@@ -275,19 +274,6 @@ def test_a_member_may_be_a_link_and_a_link_may_name_a_link(folder: Path) -> None
     assert len(load_retriever(around, CPU).retrieve(THREE, 3)) == 3
     embedded = {"kind": "fusion", "members": [{"kind": "link", "retriever": "../run"}, "../run"]}
     assert load_retriever(written(folder.parent / "embedded", embedded), CPU).retrieve(THREE, 3)
-
-
-def test_hops_of_the_retriever_are_applied_or_not_as_asked(tmp_path: Path) -> None:
-    data = write_small(tmp_path / "data")
-    made = small_retriever(data)
-    made.save_pretrained(tmp_path / "generator")
-    hops = {"steps": "ranked", "max": 2}
-    made_of = {"kind": "hybrid", "generator": "../generator", "priors": [{"retriever": "bm25"}]}
-    member = written(tmp_path / "hybrid", {**made_of, "hops": hops, "search": {"beams": 7}})
-    write_link(tmp_path, member)
-    assert load_retriever(tmp_path, CPU).kind == "hops"
-    assert load_retriever(tmp_path, Opening("cpu", hop_by_hop=False)).kind == "hybrid"
-    assert stored_options(tmp_path) == stored_options(member) == {"hops": hops, "search": {"beams": 7}}
 
 
 BAD_LINKS: list[tuple[dict[str, Any], str]] = [

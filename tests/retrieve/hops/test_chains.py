@@ -94,12 +94,6 @@ def test_appending_asks_with_what_was_found_and_takes_the_best_new_passage() -> 
     assert retriever.asked[1] == ["near Insects flies live near ponds"]
 
 
-def test_bm25_goes_hop_by_hop() -> None:
-    walls, none = best(BM25Retriever(CORPUS), 10, [Query("q1", "Insects"), Query("q2", "zebra")])
-    assert [hit.id for hit in walls.hits] == ["p2", "p1", "p3"]
-    assert none == ((), 0, False)
-
-
 TURNING = {
     "": {"a": 0.6, "b": 0.5, "c": 0.1}, "a": {"a": 0.9, "b": 0.2, "c": 0.3},
     "b": {"a": 0.4, "b": 0.9, "c": 0.7}, "c": {"a": 0.1, "b": 0.1, "c": 0.9},

@@ -307,21 +307,6 @@ class _Promises:
         self.quality = lambda setting: Quality(says(setting))
 
 
-def test_the_most_promising_is_searched_with_until_it_has_been() -> None:
-    choices = prior_choices([start("a")], start("e"), (1.0, 2.0, 3.0))
-    asked: list[float] = []
-
-    def measure(setting: Setting) -> Quality:
-        asked.append(setting[0].weight)
-        return Quality({0.0: 0.1, 1.0: 0.6, 2.0: 0.3, 3.0: 0.3}[setting[0].weight])
-
-    # 1 is promised the most, and 0.6 when it has been searched with.
-    pool: Any = _Promises(lambda setting: {1.0: 0.9 if 1.0 not in asked else 0.6}.get(setting[0].weight, 0.3))
-    tuned = tune_together(choices, measure, pool)
-    assert asked == [0.0, 2.0, 3.0, 1.0]
-    assert (tuned.priors[0].weight, tuned.recall) == (1.0, 0.6)
-
-
 def test_what_was_promised_too_much_is_not_chosen_and_ties_go_to_the_smaller_weight() -> None:
     choices = prior_choices([start("a")], start("e"), (1.0, 2.0, 3.0))
     pool: Any = _Promises(lambda setting: float(setting[0].weight == 1))
@@ -353,21 +338,6 @@ def test_weights_that_are_as_good_within_the_error_give_way_to_the_lightest_that
         return measure(setting)
 
     assert tune_together(choices, broken, pool, lightest=True).priors[0].weight == 3.0
-
-
-def test_as_good_is_within_the_standard_error_of_the_paired_differences(tmp_path: Path) -> None:
-    made = _Small(write_small(tmp_path / "data"), False)
-    alone = tuple(values[0] for values in made.choices)
-    made.search(alone)
-    right = np.zeros((len(made.queries), 2, K))
-    made.pool._right_of = lambda setting: right[:, 0 if setting == alone else 1]  # type: ignore[method-assign]
-    best = (made.choices[0][1], made.choices[1][0])
-    assert made.pool.as_good(alone, best)
-    right[0, 1, 0] = 1.0  # one query more is within the error
-    assert made.pool.as_good(alone, best)
-    right[: len(right) // 2, 1, 0] = 1.0
-    assert not made.pool.as_good(alone, best)
-    assert made.pool.as_good(best, alone)
 
 
 def test_luck_that_does_not_extend_to_neighbours_is_not_chosen() -> None:
