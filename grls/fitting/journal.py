@@ -31,6 +31,7 @@ from grls.tune.step import Journal
 JOURNAL = "fit.jsonl"
 CLOCK = "stages/clock.json"
 
+_NAMES, _NUMBERS = 28, 12  # widths of the columns of the table that fills
 _REDRAWN = 0.5  # seconds between two drawings on a terminal
 _WRITTEN = 15.0  # seconds between two writings of the clock
 _GRACE, _AGAIN = 1.05, 5.0
@@ -134,8 +135,21 @@ class FitProgress:
         self._lines, self._stream = sys.stdout, sys.stderr if shown else None
         self._terminal = self._stream is not None and self._stream.isatty()
         self._name = self._work = ""
+        self._notes: list[str] = []
         self._begun, self._end, self._again, self._late = 0.0, inf, False, False
         self._timed = False
+
+    def note(self, text: str) -> None:
+        """A line below the next row."""
+        self._notes.append(text)
+
+    def row(self, name: str, *cells: str) -> None:
+        """A row of the table that fills: a candidate or stage, numbers or a text."""
+        *numbers, text = cells
+        self.say(f"{name:<{_NAMES}}{''.join(f'{cell:>{_NUMBERS}}' for cell in numbers)}  {text}".rstrip())
+        for line in self._notes:
+            self.say(f"  {line}")
+        self._notes.clear()
 
     def say(self, text: str) -> None:
         if self._stream is not None:

@@ -20,9 +20,9 @@ from grls.fitting.choose import FitChoice
 from grls.fitting.journal import JOURNAL, FitClock, FitProgress, failure, fit_journal, refuse_other_output
 from grls.fitting.options import FitOptions
 from grls.fitting.questions import QUESTIONS, plan_questions, written_questions
-from grls.fitting.result import Fitted, write_outcome
+from grls.fitting.result import Fitted, milliseconds, write_outcome
 from grls.fitting.search import Allowance, Skipped, Stage, TimeIsUp, search_stages
-from grls.fitting.splits import TEST, TRAIN, SplitData
+from grls.fitting.splits import DEV, TEST, TRAIN, SplitData
 from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, without_warnings
 from grls.io.files import is_temporary
@@ -72,6 +72,8 @@ class _FitRun:
         """The seconds of this call."""
         self.progress = FitProgress(output / "stages", self.clock, shown)
         self.best: FitChoice | None = None
+        self.shown: dict[str, int] = {}
+        """Candidate -> the portions of dev queries of its last row."""
         self.known: dict[str, str | None] = {}
         """Stage that has ended -> why it came to nothing, or None: it was done."""
         if done := [name for name, record in journal.known.items() if "systems" in record]:
@@ -119,7 +121,7 @@ class _FitRun:
             system.portions < len(self.candidates.portions) for system in systems.values()
         ):
             self.known.pop(MORE, None)
-        skipped = search_stages(stages, self._left, self._do, self.progress.say, self.known)
+        skipped = search_stages(stages, self._left, self._do, self.progress.row, self.known)
         if self.best is None:
             raise GrlsError(f"nothing could be ranked: {skipped[0].why}.")
         best = self.best if keep is None else self.candidates.keep(keep, self.best)
@@ -223,20 +225,29 @@ class _FitRun:
         return nothing
 
     def _choose(self) -> None:
-        if not self.candidates.systems:
+        """Choose among the candidates, and show those that are new, or have ranked more queries."""
+        systems = self.candidates.systems
+        if not systems:
             return
         before, self.best = self.best, self.candidates.choose()
         chosen = self.best.chosen
         self.candidates.link(chosen.name)
-        value = f"{self.options.decides} {100 * chosen.value:.1f}"
-        best = f"best so far: {chosen.name}, dev {value} on {len(chosen.values)}"
-        if self.data.unlabelled:
-            best = f"kept so far: {chosen.name}"
-        self.progress.best = best.replace(":", "", 1)
-        if before is None or before.chosen.name != chosen.name:
-            left = self.clock.left
-            rest = f"; {duration(left)} left" if left < math.inf else ""
-            self.progress.say(f"{best}, {chosen.cost:.2g} s a query{rest}")
+        of = f"{self.data.pseudo.get(DEV, DEV)} {self.options.decides}"
+        so_far = "kept so far" if self.data.unlabelled else "best so far"
+        self.progress.best = f"{so_far} {chosen.name}, {of} {100 * chosen.value:.1f}"
+        if before is None:
+            self.progress.row("", of, "queries", "ms a query", "")
+        for system in systems.values():
+            is_new = before is None or before.chosen.name != chosen.name
+            if self.shown.get(system.name) == system.portions and not (is_new and system.name == chosen.name):
+                continue
+            self.shown[system.name] = system.portions
+            candidate, note = self.candidates.candidate(system), ""
+            if system.name == chosen.name:
+                left = self.clock.left
+                note = so_far + (f"; {duration(left)} left" if left < math.inf else "")
+            value, count = f"{100 * candidate.value:.1f}", str(len(candidate.values))
+            self.progress.row(system.name, value, count, milliseconds(system.cost), note)
 
     def _rank_test(self, chosen: str) -> tuple[JudgedQueries, list[str]]:
         """Rank test queries with the chosen candidate, as many as there is time for, then with the others.

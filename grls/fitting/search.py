@@ -18,6 +18,8 @@ from math import inf
 from time import perf_counter
 from typing import NamedTuple
 
+from grls.errors import Option
+
 
 class TimeIsUp(Exception):  # noqa: N818  it is no error of the run: what is done already stays
     """A stage has used its time, or has measured that it would not be done within it.
@@ -83,7 +85,7 @@ def search_stages(
     stages: Sequence[Stage],
     left: Callable[[], float],
     do: Callable[[Stage, float, bool], str | None],
-    say: Callable[[str], None] = lambda _: None,
+    say: Callable[[str, str], None] = lambda *_: None,
     known: dict[str, str | None] | None = None,
 ) -> list[Skipped]:
     """Do the stages that there is time for; returns what was not done, and why.
@@ -93,7 +95,7 @@ def search_stages(
         left: The seconds that are left for stages; infinitely many: no limit.
         do: Does a stage within so many seconds (``True``: it was cut off, and goes on); returns why it has no
             result, or None.
-        say: Prints a line.
+        say: Prints a stage and what has come of it.
         known: Stages that earlier calls have done -> why they have no result, or None; the others are added.
     """
     ended: dict[str, str | None] = {} if known is None else known
@@ -120,16 +122,18 @@ def search_stages(
             if seconds <= 0:
                 raise cut.get(name) or TimeIsUp("no time was left for it")
             if again and stage.share:
-                say(f"{name}: goes on, with the time that is left")
+                say(name, "goes on, with the time that is left")
             ended[name] = do(stage, seconds, again)
         except TimeIsUp as end:
             if again:
-                ended[name] = f"left out: {end}; a later call goes on with it"
+                ended[name] = (
+                    f"left out: {end}; another call with {Option('budget', '+30m')!s} goes on"
+                )
             elif seconds:
-                say(f"{name}: {end}; it goes on if there is time left")
+                say(name, f"{end}; it goes on if there is time left")
             cut[name] = end
         if ended.get(name) is not None:
-            say(f"{name}: {ended[name]}")
+            say(name, str(ended[name]))
     skipped = []
     for stage in stages:
         lacks = [need for need in stage.needs if ended.get(need, "") is not None]

@@ -297,7 +297,7 @@ class FitStages:
             choices = tune(count)
         for choice in choices:
             gain = f"{choice.measure} {100 * choice.before:.1f} -> {100 * choice.after:.1f}"
-            self.progress.say(f"  tuned on {counted(count, 'query')}: {gain} ({choice.words})")
+            self.progress.note(f"tuned on {counted(count, 'query')}: {gain} ({choice.words})")
         return found
 
     def _fusion_stage(self, number: int, need: str) -> Stage:
@@ -528,7 +528,7 @@ class FitStages:
         self.notes[stage] = f"{result.steps:,}{f' of {whole:,}' if result.steps < whole else ''} steps"
         file.write_text(f"{self.notes[stage]}\n", encoding="utf-8")
         shutil.rmtree(checkpoints, ignore_errors=True)
-        self.progress.say(f"  {self.notes[stage]}{best}, {duration(allowance.spent)}")
+        self.progress.note(f"{self.notes[stage]}{best}, {duration(allowance.spent)}")
         return model
 
     # The hybrid.

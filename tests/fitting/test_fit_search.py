@@ -170,13 +170,16 @@ def cut_off(
 
 def test_what_was_cut_off_by_its_share_goes_on_when_all_others_had_their_turn() -> None:
     turns: list[tuple[str, float]] = []
-    lines: list[str] = []
+    lines: list[tuple[str, str]] = []
     stages = [plain("more", 0.0), plain("hops", 0.1), plain("train", 0.5)]
-    assert search_stages(stages, lambda: 100.0, cut_off({"hops": 1}, turns), lines.append) == []
+    assert (
+        search_stages(stages, lambda: 100.0, cut_off({"hops": 1}, turns), lambda *line: lines.append(line))
+        == []
+    )
     assert turns == [("hops", 10.0), ("train", 50.0), ("more", 100.0), ("hops", 100.0)]
     assert lines == [
-        "hops: the time was up before it was done; it goes on if there is time left",
-        "hops: goes on, with the time that is left",
+        ("hops", "the time was up before it was done; it goes on if there is time left"),
+        ("hops", "goes on, with the time that is left"),
     ]
 
 
@@ -191,18 +194,21 @@ def test_what_others_wait_for_goes_on_at_once_where_its_rest_fits() -> None:
 
 def test_what_there_is_no_time_for_is_said() -> None:
     turns: list[tuple[str, float]] = []
-    lines: list[str] = []
+    lines: list[tuple[str, str]] = []
     stages = [plain("embed"), plain("train", needs=("embed",)), plain("late")]
     left = iter([100.0, 50.0, 0.0, 0.0])
-    skipped = search_stages(stages, lambda: next(left), cut_off({"embed": 2}, turns, 40.0), lines.append)
+    skipped = search_stages(
+        stages, lambda: next(left), cut_off({"embed": 2}, turns, 40.0), lambda *line: lines.append(line)
+    )
     assert turns == [("embed", 100.0), ("embed", 50.0)]
-    late = "left out: no time was left for it; a later call goes on with it"
+    more = 'another call with budget="+30m" goes on'
+    late = f"left out: no time was left for it; {more}"
     assert [(one.name, one.why, one.seconds) for one in skipped] == [
-        ("embed", "left out: the time was up before it was done; a later call goes on with it", 40.0),
+        ("embed", f"left out: the time was up before it was done; {more}", 40.0),
         ("train", "there is no embed", None),
         ("late", late, 0.0),
     ]
-    assert lines[-1] == f"late: {late}"
+    assert lines[-1] == ("late", late)
 
 
 def test_what_needs_a_failed_stage_is_skipped_with_that_reason() -> None:

@@ -416,7 +416,9 @@ def test_an_embedding_that_does_not_fit_begins_with_the_time_that_is_left(
     monkeypatch.setattr(DenseRetriever, "encode_shard", slow)
     ended = fitted(tmp_path / "data", tmp_path / "out", **encoder)
     assert (ended.kept, shards) == ("bm25", [0, -1, -1])
-    assert ended.skipped[0].why.endswith("up before it was done; a later call goes on with it")
+    assert ended.skipped[0].why.endswith(
+        'up before it was done; another call with budget="+30m" goes on'
+    )
     again = ' Left out: base. Next: more time, budget="+135m".'
     assert ended.text().endswith(again)
     assert again in page_text(tmp_path / "out" / "report.html")
@@ -542,8 +544,10 @@ def test_without_models_there_is_bm25(
     assert ended.why.endswith("R@2 87.5 on 4 dev queries (95 % interval 42 to 96)")
     assert ended.text().endswith("42 to 96). Next: more questions with their passages.")
     captured = capsys.readouterr()
-    assert "best so far: bm25, dev R@2 87.5 on 4" in captured.out
-    assert "bm25-hops: one hop is best, which is bm25" in captured.out
+    rows = [" ".join(line.split()) for line in captured.out.splitlines()]
+    head = rows.index("dev R@2 queries ms a query")
+    assert re.fullmatch(r"bm25 87\.5 4 [\d.]+ best so far", rows[head + 1])
+    assert "bm25-hops one hop is best, which is bm25" in rows
     assert captured.err == ""
 
 
@@ -580,7 +584,8 @@ def test_without_labelled_questions_the_fusion_with_the_encoder_is_kept(
         assert not re.search(r"\bdev R@|dev quer|\d dev\b(?! \(cut sentences\))", text)
     assert "no labelled questions: 10 pseudo-queries" in printed
     assert "nothing is trained: without labelled questions" in printed
-    assert "kept so far: bm25 + base, " in printed
+    assert "cut sentences R@2" in printed
+    assert re.search(r"bm25 \+ base .* kept so far\n", printed)
     content = json.loads((output / "fit.json").read_text())
     assert (content["best_on_dev"], content["data"]["pseudo"]) == (
         None,
@@ -640,7 +645,7 @@ def test_a_training_learns_what_links_do_not_tell(
         fitted(linked, tmp_path / name, options, generator="none")
         held = settings(tmp_path / name / "stages" / "biencoder")
         ranks = "bm25-hops" if negatives else "bm25"
-        assert (held["hard_negatives"], Path(held["negatives"]).name) == (negatives, ranks)
+        assert (held["fit"]["hard_negatives"], Path(held["negatives"]).name) == (negatives, ranks)
 
 
 def test_without_questions_hops_with_links_are_kept_whatever_cut_sentences_say(
@@ -686,7 +691,10 @@ def test_when_time_runs_out_the_best_so_far_is_kept(
     assert content["data"]["compared"] == {"dev": 4, "test": 3}
     skipped = {one["name"]: one["why"] for one in content["account"]["skipped"]}
     assert skipped["hybrid"] == "there is no generator"
-    assert skipped["generator"] == "left out: no time was left for it; a later call goes on with it"
+    assert (
+        skipped["generator"]
+        == 'left out: no time was left for it; another call with budget="+30m" goes on'
+    )
 
 
 def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
