@@ -126,9 +126,7 @@ def search_stages(
             ended[name] = do(stage, seconds, again)
         except TimeIsUp as end:
             if again:
-                ended[name] = (
-                    f"left out: {end}; another call with {Option('budget', '+30m')!s} goes on"
-                )
+                ended[name] = f"left out: {end}; another call with {Option('budget', '+30m')!s} goes on"
             elif seconds:
                 say(name, f"{end}; it goes on if there is time left")
             cut[name] = end
