@@ -10,6 +10,7 @@ from fixture_types import Caplog
 from small_data import small_tokenizer, tiny_bert
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import BertTokenizer, PreTrainedTokenizerFast
+from unigram import byte_level
 
 from grls.data.codec import (
     CLOSING_MARKERS,
@@ -195,25 +196,14 @@ def unigram() -> Any:
     )  # fmt: skip
 
 
-def byte_level() -> Any:
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    bare = Tokenizer(models.BPE({letter: n for n, letter in enumerate(alphabet)}, []))
-    bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bare.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=bare, eos_token="<|end|>", bos_token="<s>", pad_token="<|end|>"
-    )
-
-
 def word_piece(folder: Path) -> Any:
     return BertTokenizer.from_pretrained(tiny_bert(folder / "bert"))
 
 
 @pytest.mark.parametrize("kind", ["unigram", "byte level", "word piece"])
 def test_no_text_forges_a_marker_or_a_special_token(kind: str, tmp_path: Path) -> None:
-    tokenizer = (
-        unigram() if kind == "unigram" else byte_level() if kind == "byte level" else word_piece(tmp_path)
-    )
+    makers = {"unigram": unigram, "byte level": lambda: byte_level(ORDINARY, 300)}
+    tokenizer = makers.get(kind, lambda: word_piece(tmp_path))()
     add_special_tokens(tokenizer)
     codec = Codec(tokenizer)
     special = {*tokenizer.all_special_ids, *tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS))}

@@ -193,13 +193,3 @@ def test_repeated_and_foreign_records_are_refused(
         return
     with pytest.raises(DataError, match=rf"work\.jsonl, line {line}: the record of n"):
         done(path, [1, 2, 3])
-
-
-def test_records_with_half_characters_are_read_back_and_the_file_goes(tmp_path: Path) -> None:
-    path = tmp_path / "work.jsonl"
-    with GrowingFile(path, {}) as file:
-        file.add([{"n": 1}])
-        file.add([{"n": "\ud800"}])
-        assert list(file) == [{"n": 1}, {"n": "\ud800"}]
-        file.remove()
-    assert not path.exists()
