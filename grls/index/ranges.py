@@ -36,15 +36,7 @@ _SHARED = _MASK
 MOST_PARTS = _SHARED
 
 
-Arrays = Sequence[Array]
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
-
-
-class RangePart(NamedTuple):
-    """A part of an index; ``numbers`` are those of its passages in the whole index, ascending."""
-
-    segment: Segment
-    numbers: Array
 
 
 class Facts(NamedTuple):
@@ -56,6 +48,46 @@ class Facts(NamedTuple):
     start: int
 
 
+class RangePart:
+    """A part of an index; ``numbers`` are those of its passages in the whole index, ascending."""
+
+    def __init__(self, segment: Segment, numbers: Array):
+        self.segment, self.rows, self.numbers = segment, segment.rows, numbers
+
+    def facts(self) -> Facts:
+        rows = self.rows
+        return Facts(len(rows), len(rows.members), rows.longest, rows.end, rows.form, self.segment.start())
+
+    def allowed(self, states: Ints) -> tuple[Ints, ...]:
+        """Tokens, states and offsets, and the spans of these states."""
+        allowed = self.segment.allowed(states)
+        return (*allowed, *self.segment.span(allowed.states))
+
+    def span(self, states: Ints) -> tuple[Ints, Ints]:
+        return self.segment.span(states)
+
+    def tokens_at(self, rows: Ints, positions: Ints) -> Ints:
+        return self.rows.tokens_at(rows, positions)
+
+    def row(self, r: int) -> Ints:
+        return self.rows.row(r)
+
+    def lengths(self) -> Ints:
+        return self.rows.lengths()
+
+    def members_before(self, rows: Ints) -> Ints:
+        return self.rows.members_before(rows)
+
+    def members_in(self, low: int, high: int) -> Array:
+        """Numbers in the whole index."""
+        members: Array = self.numbers[self.rows.members_in(low, high)]
+        return members
+
+    def sizes(self) -> Ints:
+        """The number of passages of each row."""
+        return np.diff(self.rows.members_before(np.arange(len(self.rows) + 1)))
+
+
 class IndexParts(ABC):
     """The P parts of an index, in the order of their rows; states and rows are those within a part."""
 
@@ -63,8 +95,8 @@ class IndexParts(ABC):
     """The size of each part."""
 
     @abstractmethod
-    def ask(self, question: str, arrays: Mapping[int, Arrays]) -> dict[int, list[Array]]:
-        """Ask several parts the same question of :func:`answer`; part -> the arrays of the question.
+    def ask(self, question: str, given: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
+        """Call a method of several parts; part -> its arguments.
 
         Parts in other processes answer at the same time.
         """
@@ -73,39 +105,10 @@ class IndexParts(ABC):
 class PartsHere(IndexParts):
     def __init__(self, parts: Sequence[RangePart]):
         self._parts = parts
-        self.facts = [facts_of(part) for part in parts]
+        self.facts = [part.facts() for part in parts]
 
-    def ask(self, question: str, arrays: Mapping[int, Arrays]) -> dict[int, list[Array]]:
-        return {part: answer(self._parts[part], question, own) for part, own in arrays.items()}
-
-
-def facts_of(part: RangePart) -> Facts:
-    rows = part.segment.rows
-    return Facts(len(rows), len(rows.members), rows.longest, rows.end, rows.form, part.segment.start())
-
-
-def answer(part: RangePart, question: str, arrays: Arrays) -> list[Array]:
-    segment, rows = part.segment, part.segment.rows
-    match question:
-        case "allowed":  # tokens, states and offsets, and the spans of these states
-            allowed = segment.allowed(arrays[0])
-            return [*allowed, *segment.span(allowed.states)]
-        case "span":
-            return list(segment.span(arrays[0]))
-        case "tokens_at":
-            return [rows.tokens_at(arrays[0], arrays[1])]
-        case "row":
-            return [rows.row(int(arrays[0][0]))]
-        case "lengths":
-            return [rows.lengths()]
-        case "before":
-            return [rows.members_before(arrays[0])]
-        case "members":  # numbers of the passages in a range of rows
-            low, high = arrays[0].tolist()
-            return [part.numbers[rows.members_in(low, high)]]
-        case "sizes":  # number of passages of each row
-            return [np.diff(rows.members_before(np.arange(len(rows) + 1)))]
-    raise ValueError(f"a part of an index answers no question {question!r}")
+    def ask(self, question: str, given: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
+        return {part: getattr(self._parts[part], question)(*own) for part, own in given.items()}
 
 
 class RangedRows(SortedRows):
@@ -129,27 +132,28 @@ class RangedRows(SortedRows):
         count = int(self._first_members[-1])
         rows = np.empty(count, dtype=unsigned(count))
         for part, facts in enumerate(self.parts.facts):  # one part at a time: little memory
-            members = self._ask("members", {part: np.array([0, facts.rows])})[part]
-            sizes = self._ask("sizes", {part: _NOTHING})[part]
+            members = self.parts.ask("members_in", {part: (0, facts.rows)})[part]
+            sizes = self.parts.ask("sizes", {part: ()})[part]
             first = int(self.first_rows[part])
             rows[members] = np.repeat(np.arange(first, first + facts.rows), sizes)
         return rows
 
     def row(self, r: int) -> Ints:
-        part = self._part(np.array([r]))[0]
-        return self._ask("row", {int(part): np.array([r - self.first_rows[part]])})[int(part)]
+        part = int(self._part(np.array([r]))[0])
+        row: Ints = self.parts.ask("row", {part: [int(r - self.first_rows[part])]})[part]
+        return row
 
     def tokens_at(self, rows: Ints, positions: Ints) -> Ints:
         part = self._part(rows)
         tokens = np.empty(len(rows), dtype=np.int64)
         numbers = _by_part(part)
         local = {p: [rows[n] - self.first_rows[p], positions[n]] for p, n in numbers.items()}
-        for p, (values,) in self.parts.ask("tokens_at", local).items():
+        for p, values in self.parts.ask("tokens_at", local).items():
             tokens[numbers[p]] = values
         return tokens
 
     def lengths(self) -> Ints:
-        replies = self._ask("lengths", dict.fromkeys(range(len(self.parts.facts)), _NOTHING))
+        replies = self.parts.ask("lengths", dict.fromkeys(range(len(self.parts.facts)), ()))
         return np.concatenate([replies[part] for part in sorted(replies)])
 
     def members_before(self, rows: Array) -> Ints:
@@ -157,8 +161,8 @@ class RangedRows(SortedRows):
         part = self._part(rows)
         counts = self._first_members[part]
         numbers = _by_part(part)
-        local = {p: rows[n] - self.first_rows[p] for p, n in numbers.items()}
-        for p, before in self._ask("before", local).items():
+        local = {p: [rows[n] - self.first_rows[p]] for p, n in numbers.items()}
+        for p, before in self.parts.ask("members_before", local).items():
             counts[numbers[p]] += before
         return counts
 
@@ -166,18 +170,14 @@ class RangedRows(SortedRows):
         ranges = {}
         for part, (first, last) in enumerate(zip(self.first_rows, self.first_rows[1:], strict=False)):
             if low < last and high > first:
-                ranges[part] = np.array([max(low, first), min(high, last)]) - first
-        replies = self._ask("members", ranges)
+                ranges[part] = int(max(low, first) - first), int(min(high, last) - first)
+        replies = self.parts.ask("members_in", ranges)
         return np.concatenate([_NOTHING, *(replies[part] for part in sorted(replies))])
 
     def _part(self, rows: Ints) -> Ints:
         """The part of each row; R belongs to the last part."""
         part = np.searchsorted(self.first_rows, rows, side="right") - 1
         return np.minimum(part, len(self.parts.facts) - 1)
-
-    def _ask(self, question: str, arrays: Mapping[int, Array]) -> dict[int, Array]:
-        replies = self.parts.ask(question, {part: [array] for part, array in arrays.items()})
-        return {part: reply[0] for part, reply in replies.items()}
 
 
 def _by_part(part: Ints) -> dict[int, Ints]:
@@ -361,7 +361,8 @@ def open_ranges(
         segment = load_index(file.folder, record["tokenizer"], name, verify)
         parts.append(RangePart(segment, arrays[file.numbers.stem]))
     total = sum(len(part.segment) for part in parts)
-    for file, (segment, numbers) in zip(files, parts, strict=True):
+    for file, part in zip(files, parts, strict=True):
+        segment, numbers = part.segment, part.numbers
         good = numbers.ndim == 1 and numbers.dtype.kind == "u" and len(numbers) == len(segment)
         if not good or int(numbers.max(initial=0)) >= max(total, 1):
             raise IndexFormatError(
@@ -382,17 +383,11 @@ class PartFiles(NamedTuple):
     numbers: Path
 
 
-class ServedPart:
+class ServedPart(RangePart):
     """A part in an actor of Ray."""
 
     def __init__(self, folder: str, numbers: str):
-        self._part = RangePart(load_index(folder, verify=False), map_array(Path(numbers)))
-
-    def facts(self) -> Facts:
-        return facts_of(self._part)
-
-    def answer(self, question: str, arrays: Arrays) -> list[Array]:
-        return answer(self._part, question, arrays)
+        super().__init__(load_index(folder, verify=False), map_array(Path(numbers)))
 
 
 class PartsOnRay(IndexParts):
@@ -417,8 +412,8 @@ class PartsOnRay(IndexParts):
             self._stack.close()
             raise
 
-    def ask(self, question: str, arrays: Mapping[int, Arrays]) -> dict[int, list[Array]]:
-        replies = {part: self._actors[part].answer.remote(question, [*own]) for part, own in arrays.items()}
+    def ask(self, question: str, given: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
+        replies = {part: getattr(self._actors[part], question).remote(*own) for part, own in given.items()}
         return {part: self._received(part, reply) for part, reply in replies.items()}
 
     def close(self) -> None:
