@@ -76,17 +76,21 @@ class Description:
         return self.label or self.system
 
 
-class Retriever(Protocol):
+class OverCorpus(Protocol):
+    """What retrieves from one corpus."""
+
+    @property
+    def corpus(self) -> Corpus:
+        """The corpus that it retrieves from."""
+        ...
+
+
+class Retriever(OverCorpus, Protocol):
     """Retrieval over one corpus."""
 
     @property
     def kind(self) -> str:
         """Its name in :mod:`grls.retrieve.registry`."""
-        ...
-
-    @property
-    def corpus(self) -> Corpus:
-        """The corpus that it retrieves from."""
         ...
 
     def describe(self) -> Description:
@@ -110,16 +114,11 @@ class Retriever(Protocol):
 
 
 @runtime_checkable
-class ScoresAll(Protocol):
+class ScoresAll(OverCorpus, Protocol):
     """A retriever that scores all passages."""
 
     @property
     def kind(self) -> str:
-        """See :class:`Retriever`."""
-        ...
-
-    @property
-    def corpus(self) -> Corpus:
         """See :class:`Retriever`."""
         ...
 
@@ -193,7 +192,7 @@ NextHop = Callable[[Sequence[ChainToContinue], int, int], "list[list[ScoredPassa
 
 
 @runtime_checkable
-class DecodesHops(Protocol):
+class DecodesHops(OverCorpus, Protocol):
     """A retriever that decodes the next passages of chains, with DONE as one of them.
 
     :func:`has_log_probabilities` tells whether the scores of its hops add up to those of chains.
@@ -202,11 +201,6 @@ class DecodesHops(Protocol):
     @property
     def scores_are_log_probabilities(self) -> bool:
         """Whether scores are log-probabilities of passages and DONE; those of a hybrid are if normalized."""
-        ...
-
-    @property
-    def corpus(self) -> Corpus:
-        """The corpus that it retrieves from."""
         ...
 
     @property
@@ -248,17 +242,12 @@ class DecodesPassages(Protocol):
 
 
 @runtime_checkable
-class FindsChains(Protocol):
+class FindsChains(OverCorpus, Protocol):
     """A retriever that works hop by hop, or ends rankings as sets."""
 
     @property
     def best_chain(self) -> bool:
         """Whether a search returns its best chain, hop by hop: no set, no pool of chains."""
-        ...
-
-    @property
-    def corpus(self) -> Corpus:
-        """The corpus that it retrieves from."""
         ...
 
     def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
@@ -402,13 +391,8 @@ class PlanSource(Protocol):
 
 
 @runtime_checkable
-class LetsJoin(Protocol):
+class LetsJoin(OverCorpus, Protocol):
     """A retriever whose retrievals can join a search."""
-
-    @property
-    def corpus(self) -> Corpus:
-        """The corpus that it retrieves from."""
-        ...
 
     @property
     def runner(self) -> Any:
