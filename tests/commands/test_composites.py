@@ -120,29 +120,6 @@ def test_bm25_is_a_folder(place: Path, capsys: Capsys) -> None:
     )
     assert opened.fingerprint() == expected.fingerprint()
     assert opened.retrieve(queries()[:4], 3) == expected.retrieve(queries()[:4], 3)
-    wrong = fails(capsys, "index", "bm25", f"--corpus={place / 'data'}", f"--output={made}", "--bm25.b=2")
-    assert "b must be between 0 and 1, got 2.0" in wrong
-
-
-def test_nothing_is_written_of_what_cannot_be_opened(place: Path, tmp_path: Path, capsys: Capsys) -> None:
-    generator, dense, other = (str(place / name) for name in ("generator", "dense", "other"))
-    output = f"--output={tmp_path / 'made'}"
-    prior = '--priors=[{{"retriever": "{}"}}]'
-    for command, said in (
-        (["hybrid", generator, prior.format(other)], "over another|make both from the same corpus.jsonl"),
-        (["hybrid", dense, prior.format(dense)], "priors look ahead for a generator"),
-        (["fusion", generator, other], "retrieve from one corpus"),
-        (["rescored", dense, f"--model={dense}"], "Give a folder, or the hub name, of a CrossEncoder"),
-        (["rescored", dense, f"--model={place / 'reads'}", "--weight=.inf"], "must be a finite number"),
-        (["hops", generator], "choose --hops.steps fixed or dynamic"),
-        (["hops", "bm25", "--hops.steps=fixed"], "make one with `grls index bm25`"),
-    ):
-        message = fails(capsys, "index", *command, output)
-        assert any(part in message for part in said.split("|")), message
-        assert list(tmp_path.iterdir()) == []
-    assert "weigth" in fails(capsys, "index", "hybrid", generator, '--priors=[{"weigth": 1}]', output)
-    weights = ["--priors", "bm25", dense, "--weights", "1"]
-    assert "1 weight, and 2 priors are named" in fails(capsys, "index", "hybrid", generator, *weights, output)
 
 
 def test_an_earlier_folder_stays_where_the_new_one_cannot_be(

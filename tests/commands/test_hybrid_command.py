@@ -1,13 +1,11 @@
 """Folders of kind hybrid under ``grls retrieve`` and ``grls tune``: what is found, written and refused."""
 
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from composite_specs import write_spec
-from failing import fails
 from run_files import info_of
 from small_data import small_retriever
 
@@ -64,36 +62,6 @@ def test_what_is_tuned_is_what_the_folder_retrieves(
     assert info.options["prior_temperature"] == [prior["temperature"] for prior in spec["priors"]]
     assert info.options["empty_weight"] == spec["empty_weight"]
     assert (info.options["beams"], info.options["prior_normalized"]) == (4, normalized)
-
-
-def test_what_cannot_work_is_refused(
-    data: Path, dense: Path, generative: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = shutil.copytree(data, tmp_path / "data")
-    (data / "qrels" / "none.tsv").write_text("query-id\tcorpus-id\tscore\n")
-    given = [f"--data={data}", "--device=cpu"]
-    bm25 = {"retriever": "bm25"}
-
-    def made(name: str, generator: Path, *priors: dict[str, Any], **options: Any) -> str:
-        return str(hybrid(tmp_path / name, generator, *priors, **options))
-
-    ahead = made("ahead", generative, bm25)
-    none = made("none", generative)
-    three = made("three", generative, bm25, bm25, bm25)
-    for command, options, message in (
-        ("retrieve", [str(dense), "--hops.sets=true", "--hops.steps=fixed"], "hops.sets needs a generator"),
-        ("tune", [none, "--grid.empty_weights=[]"], "nothing to tune"),
-        ("tune", [str(generative)], "has nothing to tune: priors (kind hybrid)"),
-        ("tune", [ahead, "--grid.prior_weights=[0]"], "grid.prior_weights[0] must be above 0"),
-        ("tune", [ahead, "--grid.empty_weights=[.nan]"], "grid.empty_weights[0] must be a finite number"),
-        ("tune", [ahead, "--split=none"], "none.tsv: the split holds no query"),
-        ("tune", [three, f"--grid.prior_weights={[*range(1, 40)]}"], "settings of the priors are 320,000"),
-    ):
-        before = {file: file.read_bytes() for file in tmp_path.glob("*/grls.json")}
-        more = [f"--output={tmp_path / 'x'}"] if command == "retrieve" else []
-        assert message in fails(capsys, command, *given, *more, *options)
-        assert not list(tmp_path.glob("x*"))
-        assert {file: file.read_bytes() for file in tmp_path.glob("*/grls.json")} == before
 
 
 def test_a_generator_that_did_not_learn_beside_priors_is_told(

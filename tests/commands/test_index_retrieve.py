@@ -147,24 +147,6 @@ def test_ids_with_white_space_have_no_trec_run(data: Path, tmp_path: Path, caplo
     assert main(["evaluate", f"{tmp_path / 'o.jsonl'}", f"--data={tmp_path / 'data'}"]) == 0
 
 
-def test_an_empty_split_is_refused_and_an_earlier_run_stays(
-    data: Path, tmp_path: Path, capsys: Capsys
-) -> None:
-    folder = tmp_path / "data"
-    shutil.copytree(data, folder)
-    asked = ["retrieve", f"--data={folder}", f"--output={tmp_path / 'o'}", "bm25"]
-    assert main(asked) == 0
-    before = (tmp_path / "o.jsonl").read_bytes()
-    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n")
-    message = fails(capsys, *asked, "--split=dev")
-    assert (
-        "dev.tsv: the split holds no query: add judgements, or choose another (there are dev, test, train)"
-        in (message)
-    )
-    assert "no such file; there are dev, test, train; " in fails(capsys, *asked, "--split=validation")
-    assert (tmp_path / "o.jsonl").read_bytes() == before
-
-
 def test_a_run_is_scored_against_the_split_it_was_retrieved_for(
     data: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
@@ -176,33 +158,6 @@ def test_a_run_is_scored_against_the_split_it_was_retrieved_for(
     assert "is of the split dev, and --split asks for test" in fails(
         capsys, "evaluate", f"{run}.jsonl", f"--data={data}", "--split=test"
     )
-
-
-def test_what_cannot_work_is_refused(
-    data: Path, sentence: Path, dense: Path, tmp_path: Path, capsys: Capsys
-) -> None:
-    retrieval = ("retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", "--device=cpu")
-    index = ("index", f"--corpus={data}", f"--output={tmp_path / 'r'}")
-    (tmp_path / "file").write_text("")
-    unwritable = f"--output={tmp_path / 'file' / 'o'}"
-    dynamic, fixed, best = "--hops.steps=dynamic", "--hops.steps=fixed", "--hops.choose=expected-f1"
-    for line, said in (
-        ((*retrieval, dense, "--hops.pool=true"), "pool is of other hops: choose --hops.steps fixed"),
-        ((*retrieval, "bm25", "--search.compile=true"), "bm25 takes neither"),
-        ((*retrieval, dense, "--search.compile=true"), "no step to compile"),
-        ((*retrieval, dense, "--analyzer.stem=true"), "--analyzer is for bm25"),
-        ((*retrieval, dense, best), "choose --hops.steps dynamic"),
-        ((*retrieval, dense, best, dynamic), "needs log-probabilities of chains"),
-        ((*retrieval, "bm25", dynamic), "bm25 never writes DONE"),
-        ((*retrieval, "bm25", fixed, "--hops.pool=true", "--k=0"), "k must be at least 1"),
-        ((*retrieval, dense, dynamic, "--hops.done_bias=.nan"), "done_bias must be a finite number, got nan"),
-        (("retrieve", f"--data={data}", "bm25", unwritable), "the folder cannot be written"),
-        (("index", dense, f"--corpus={data}", unwritable), "the folder cannot be written"),
-        ((*index, sentence, "--limits.passage=9"), "no --limits.passage; set --limits.input"),
-        ((*index, sentence, "--kind=generative"), "sequence-to-sequence"),
-    ):
-        assert said in fails(capsys, *line)
-    assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
 def test_filters_by_ids_by_metadata_and_by_the_queries_own(

@@ -91,17 +91,3 @@ def test_a_query_that_fails_has_no_answer_and_says_why(folder: Path, tmp_path: P
     assert [line["answer"] for line in answers] == ["", ""]
     assert all(line["failed"].startswith("LMTransportError") for line in answers)
     assert "2 of 2 queries failed" in caplog.text
-
-
-@pytest.mark.parametrize(("program", "options", "said"), [
-    ("vanilla", ["--retriever=bm25"], "retrieves nothing"),
-    ("multihop", [], "give --retriever FOLDER, or bm25"),
-    ("vanilla", ["--model=api:openai/x", "--dsp.calls.endpoint=http://x"], "no `api:`"),
-])  # fmt: skip
-def test_what_cannot_work_is_refused(
-    folder: Path, tmp_path: Path, capsys: Capsys, program: str, options: list[str], said: str
-) -> None:
-    assert run(folder, program, tmp_path / "x", *options) == 1
-    assert said in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-    assert run(folder, "unheard-of", tmp_path / "x") == 2

@@ -162,25 +162,6 @@ def test_follow_ups_are_kept_with_their_passages(quotes: Path, tmp_path: Path, m
     assert lines(tmp_path / "x") == first
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    (["--retriever", "bm25", "--run", "x.jsonl"], "give --retriever or --run, not both"),
-    (["--run", "x.jsonl", "--hops.steps", "fixed"], "a --run has retrieved"),
-    (["--hops.steps", "fixed"], "give --retriever FOLDER or bm25"),
-    (["--retriever", "bm25", "--hops.steps", "dynamic"], "bm25 never writes DONE"),
-    (["--retriever", "bm25", "--k", "0"], "--k must be at least 1, got 0"),
-    (["--retriever", "bm25", "--reader.max_new_tokens", "1024"],
-     "but the model has room for 0 beside 1024 new ones"),
-    (["--retriever", "bm25", "--reader.chat", "true"], "no chat template"),
-    (["--run", "./nowhere.jsonl"], "no such file"),
-])  # fmt: skip
-def test_wrong_options_are_refused(
-    quotes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
-) -> None:
-    assert read(quotes, tmp_path / "x", *options) == 1
-    assert message in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_run_of_other_queries_and_an_output_over_the_run_are_refused(
     quotes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -115,16 +115,6 @@ def test_metadata_are_printed_where_they_are_asked_for(place: Path, capsys: Caps
     assert printed(capsys, *line).endswith('\n     {"year": 2001}\n')
 
 
-def test_what_is_wrong_is_one_line(place: Path, capsys: Capsys) -> None:
-    assert "bm25 needs --data" in fails(capsys, "search", "bm25", "otters")
-    assert "leave it out" in fails(
-        capsys, "search", str(place / "bm25"), "otters", f"--data={place / 'data'}"
-    )
-    assert "k must be" in fails(capsys, "search", str(place / "bm25"), "otters", "--k=0")
-    assert "nowhere" in fails(capsys, "search", str(place / "nowhere"), "otters")
-    assert "there is no question" in fails(capsys, "search", str(place / "bm25"), "")
-
-
 def test_ranked_hops_end_with_their_ranking(place: Path, capsys: Capsys) -> None:
     """The chain of ranked hops is only the way: the ranking is the answer."""
     query = "is the otter calm?"
