@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 VARIABLES = {"someone": "they", "something": "it"}
 """Word of a rule's variable -> its pronoun."""
@@ -106,18 +106,15 @@ def states_problem(metadata: Mapping[str, object]) -> bool:
     return ids and isinstance(goal, str) and isinstance(parse_statement(goal), Fact)
 
 
-def problem_of(metadata: Mapping[str, object], texts: Mapping[str, str]) -> Problem | None:
-    """The problem that a query's metadata state; None if a part is missing or not in the language.
+def problem_of(metadata: Mapping[str, Any], texts: Mapping[str, str]) -> Problem | None:
+    """The problem that a query's metadata state (:func:`states_problem`); None if a fact is not one.
 
     ``metadata``: ``start``, the ids of the start facts, and ``goal``, its text. ``texts``: passage id ->
     text.
     """
-    ids, goal = metadata.get("start"), parse_statement(str(metadata.get("goal")))
-    if not isinstance(ids, Sequence) or not ids or not isinstance(goal, Fact):
-        return None
-    start = [parse_statement(texts.get(str(i), "")) for i in ids]
-    facts = tuple(fact for fact in start if isinstance(fact, Fact))
-    return Problem(facts, goal) if len(facts) == len(start) else None
+    *facts, goal = map(parse_statement, (*(texts[name] for name in metadata["start"]), metadata["goal"]))
+    start = tuple(fact for fact in facts if isinstance(fact, Fact))
+    return Problem(start, goal) if isinstance(goal, Fact) and len(start) == len(facts) else None
 
 
 def _is_verb(fact: Fact) -> bool:

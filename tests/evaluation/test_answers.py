@@ -257,48 +257,33 @@ def test_the_number_of_queries_is_that_of_the_manifest(data: Path, tmp_path: Pat
     assert "of the first 2, all queries: give --limit N" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    (["--ks", "0"], "cut-offs k of at least 1"),
-    (["--limit", "0"], "--limit must be at least 1, got 0"),
-    (["--limit", "1"], "or --limit is too small"),
-    (["--nli", "./nowhere"], "no such folder"),
+@pytest.mark.parametrize(("line", "says"), [
+    ("x.answers.jsonl --ks 0", "cut-offs k of at least 1"),
+    ("x.answers.jsonl --limit 0", "--limit must be at least 1, got 0"),
+    ("x.answers.jsonl --limit 1", "or --limit is too small"),
+    ("x.answers.jsonl --nli ./nowhere", "no such folder"),
+    ("x.answers.jsonl --measures=RR", "--measures, --baseline and --examples are of runs"),
+    ("x.jsonl x.answers.jsonl", "holds answers, and others are runs"),
+    ("x.jsonl --limit=2", "--limit and --nli are of answers"),
+    ("x.jsonl --nli=nli", "--limit and --nli are of answers"),
+    ("x.answers.jsonl bad.answers.jsonl", "bad.answers.jsonl: the query id 'q9'"),
+    ("other.answers.jsonl", "give the --data that they were retrieved from"),
 ])  # fmt: skip
-def test_wrong_options_are_refused(
-    data: Path, tmp_path: Path, capsys: Capsys, options: list[str], message: str
+def test_what_cannot_be_scored_is_refused(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys, line: str, says: str
 ) -> None:
-    write_answers(tmp_path / "x.answers.jsonl", LINES)
-    assert main(["evaluate", str(tmp_path / "x.answers.jsonl"), "--data", str(data), *options]) == 1
-    assert message in capsys.readouterr().err
-
-
-def test_other_files_are_refused(data: Path, tmp_path: Path, capsys: Capsys) -> None:
+    monkeypatch.chdir(tmp_path)
     write_jsonl_run(tmp_path / "x.jsonl", QUERIES, Corpus.read(data), "full")
-    write_answers(tmp_path / "x.answers.jsonl", LINES)
-    both = [str(tmp_path / "x.jsonl"), str(tmp_path / "x.answers.jsonl")]
-    assert main(["evaluate", *both, "--data", str(data)]) == 1
-    assert "holds answers, and others are runs" in capsys.readouterr().err
-    for option in ("--limit=2", "--nli=nli"):
-        error = fails(capsys, "evaluate", both[0], "--data", str(data), option)
-        assert "--limit and --nli are of answers" in error
-    assert main(["evaluate", both[1], "--data", str(data), "--measures=RR"]) == 1
-    assert "--measures, --baseline and --examples are of runs" in capsys.readouterr().err
-    write_info(tmp_path / "x", RunInfo("generator", "n", "single", "other", "", "", None, "full"))
-    assert main(["evaluate", str(tmp_path / "x.answers.jsonl"), "--data", str(data)]) == 1
-    assert "give the --data that they were retrieved from" in capsys.readouterr().err
+    for name in ("x", "other"):
+        write_answers(f"{name}{ENDING}", LINES)
+    write_answers(f"bad{ENDING}", [LINES[0] | {"query_id": "q9"}])
+    write_info(Path("other"), RunInfo("generator", "n", "single", "other", "", "", None, "full"))
+    assert says in fails(capsys, "evaluate", *line.split(), "--data=data")
 
 
 def test_no_answer_is_never_right() -> None:
     assert answer_f1(" ", ["The"]) == {"exact_match": 0.0, "f1": 0.0}
     assert answer_f1("the", ["The"]) == {"exact_match": 1.0, "f1": 1.0}
-
-
-def test_answers_of_other_queries_are_named_with_their_file(
-    data: Path, tmp_path: Path, capsys: Capsys
-) -> None:
-    good, bad = (str(tmp_path / f"{name}{ENDING}") for name in ("good", "bad"))
-    write_answers(good, LINES)
-    write_answers(bad, [line("q9", "x")])
-    assert f"{bad}: the query id 'q9'" in fails(capsys, "evaluate", good, bad, "--data", str(data))
 
 
 @pytest.mark.parametrize(

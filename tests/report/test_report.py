@@ -14,7 +14,7 @@ from small_data import passages, queries
 from grls.cli import main
 from grls.data.dataset import write_dataset
 from grls.data.types import IN_CHAINS
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.errors import ConfigError, DataError, GrlsError
 from grls.evaluation.misses import KINDS
 from grls.evaluation.significance import compare
 from grls.report.blocks import (
@@ -61,53 +61,50 @@ def test_manifests_name_data_sets_which_are_groups_steps_and_run(data, tmp_path)
     assert [(g.name, len(g.runs)) for g in load_groups(files)] == [("other", 2), ("small", 1)]
 
 
-def test_a_data_set_that_is_not_known_or_has_moved_must_be_named(data, tmp_path):
+def test_a_data_set_that_is_not_known_or_has_moved_is_named(data, tmp_path):
     chains = write(tmp_path / "chains", data, GOOD, manifest=False)
     ranking = write(tmp_path / "ranking", data, GOOD, steps="single", manifest=False)
-    with pytest.raises(ConfigError, match=r"chains.jsonl: which data set .* no manifest; give data=FOLDER"):
-        load_groups([chains])
     (group,) = load_groups([chains, ranking], str(data))
     assert [(e.label, e.system, e.steps) for e in group.runs] == [
         ("chains", "", "dynamic"), ("ranking", "", None),
     ]  # fmt: skip
-    run = write(tmp_path / "run", data, GOOD, data=str(tmp_path / "gone" / "small"))
-    with pytest.raises(ConfigError, match=r"names '.*gone/small', which is no folder here; give data=FOLDER"):
-        load_groups([run])
-    assert load_groups([run], str(data))[0].name == "small"
-    raises(DataError, r"nowhere: no such folder", load_groups, [run], str(tmp_path / "nowhere"))
-    run = write(tmp_path / "run", data, GOOD, data="", corpus="", queries="")
-    raises(ConfigError, r"which data set", load_groups, [run])
-    assert load_groups([run], str(data))[0].runs[0].label == "run"
+    for more in ({"data": str(tmp_path / "gone" / "small")}, {"data": "", "corpus": "", "queries": ""}):
+        (group,) = load_groups([write(tmp_path / "run", data, GOOD, **more)], str(data))
+        assert (group.name, group.runs[0].label) == ("small", "run")
 
 
-def test_no_run_and_the_same_run_twice_are_refused(data, tmp_path):
-    raises(ConfigError, r"no run is given", load_groups, [])
-    run = write(tmp_path / "run", data, GOOD)
-    with pytest.raises(ConfigError, match=r"run.jsonl and .*run.trec are the same run"):
-        load_groups([run, str(tmp_path / "run.trec")])
-    raises(DataError, r"missing.trec: no such file", load_groups, [str(tmp_path / "missing.trec")], str(data))
+REFUSED = (
+    ("", {}, "no run is given"),
+    ("missing.trec", {}, "missing.trec: no such file"),
+    ("one.jsonl one.trec", {}, "one.jsonl and .*one.trec are the same run"),
+    ("bare.jsonl", {}, "bare.jsonl: which data set .* no manifest; give data=FOLDER"),
+    ("unsaid.jsonl", {}, "which data set"),
+    ("moved.jsonl", {}, "names '.*gone/small', which is no folder here; give data=FOLDER"),
+    ("moved.jsonl", {"data": "nowhere"}, "nowhere: no such folder"),
+    ("bare.jsonl", {"data": "small", "split": "dev"}, "qrels/dev.tsv: no such file"),
+    ("one.jsonl bare.jsonl", {"data": "y/small"}, "two data sets of one name"),
+    ("one.jsonl wider.jsonl", {}, "one.jsonl is a run over .*wider.jsonl over another .*report on"),
+    ("misplaced.jsonl", {}, "misplaced.jsonl was made with another corpus than .*x/small holds"),
+    ("one.jsonl asked.jsonl", {}, "one.jsonl .* and .*asked.jsonl .* different queries"),
+    ("asked.jsonl", {}, "asked.jsonl was made with other queries than"),
+    ("train.jsonl one.jsonl", {}, "one.jsonl is of the split test, train.jsonl of train"),
+    ("one.jsonl", {"split": "train"}, "one.jsonl is of the split test, and split asks for train"),
+)
 
 
-def test_runs_of_other_corpora_queries_or_splits_are_named(data, tmp_path):
+def test_what_does_not_fit_is_refused(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     changed = dataset(tmp_path / "x" / "small", [*PASSAGES, PASSAGES[0]._replace(id="new")])
-    one, two = write(tmp_path / "one", data, GOOD), write(tmp_path / "two", changed, GOOD)
-    with pytest.raises(MismatchError, match=r"one.jsonl is a run over .*two.jsonl over another .*report on"):
-        load_groups([one, two])
-    with pytest.raises(MismatchError, match=r"one.jsonl was made with another corpus than .*x/small holds"):
-        load_groups([write(tmp_path / "one", data, GOOD, data=str(changed))])
-    one = write(tmp_path / "one", data, GOOD)
-    two = write(tmp_path / "two", data, GOOD, queries="0" * 64)
-    raises(MismatchError, r"one.jsonl .* and .*two.jsonl .* different queries", load_groups, [one, two])
-    raises(MismatchError, r"two.jsonl was made with other queries than", load_groups, [two])
-    one, two = write(tmp_path / "one", data, GOOD), write(tmp_path / "two", data, GOOD, split="train")
-    raises(MismatchError, r"one.jsonl is of the split test, .*two.jsonl of train", load_groups, [two, one])
-    with pytest.raises(MismatchError, match=r"one.jsonl is of the split test, and split asks for train"):
-        load_groups([one], split="train")
-    with pytest.raises(DataError, match=r"qrels/dev.tsv: no such file"):
-        load_groups([write(tmp_path / "old", data, GOOD, manifest=False)], str(data), "dev")
-    elsewhere = dataset(tmp_path / "y" / "small")
-    one, two = write(tmp_path / "three", data, GOOD), write(tmp_path / "four", data, GOOD, manifest=False)
-    raises(MismatchError, r"two data sets of one name", load_groups, [one, two], str(elsewhere))
+    dataset(tmp_path / "y" / "small")
+    for name, more in {
+        "one": {}, "bare": {"manifest": False}, "unsaid": {"data": "", "corpus": "", "queries": ""},
+        "moved": {"data": "gone/small"}, "misplaced": {"data": str(changed)}, "asked": {"queries": "0" * 64},
+        "train": {"split": "train"},
+    }.items():  # fmt: skip
+        write(tmp_path / name, data, GOOD, **more)
+    write(tmp_path / "wider", changed, GOOD)
+    for files, options, says in REFUSED:
+        raises(GrlsError, says, load_groups, files.split(), **options)
 
 
 def test_ids_and_texts_of_other_data_are_refused(data, tmp_path):
