@@ -17,10 +17,8 @@ from starlette.testclient import TestClient
 from grls.answer.direct import DirectReader
 from grls.answer.dsp.options import CallOptions, ProgramOptions
 from grls.answer.writer import TextWriter
-from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
-from grls.errors import ConfigError
 from grls.models.load.language import load_language_model
 from grls.retrieve.bm25 import BM25Retriever
 from grls.serve.guards import _hashed
@@ -230,25 +228,3 @@ def test_a_reload_makes_new_keys(folder: Path, tmp_path: Path) -> None:
         refused = client.post("/admin/reload", json={}, headers=token)
         assert (refused.status_code, "version 2 goes on" in refused.json()["detail"]) == (422, True)
         assert client.post("/v1/answer", json={"query": WHO}).json()["answer"] == "Orla Finn"
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"model": "m", "methods": ()}, "methods must name a method"),
-        ({"model": "m", "methods": ("direct", "direct")}, "twice"),
-        ({"model": "m", "k": 0}, "k must be at least 1"),
-        ({"k": 4}, "give model"),
-        ({"model": "api:openai/x"}, "programs alone"),
-    ],
-)
-def test_wrong_options(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        AnswerOptions(**options)
-
-
-def test_a_model_that_is_not_there(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "server.yaml"
-    file.write_text(f"answer: {{model: {folder / 'nowhere'}}}")
-    assert main(["serve", str(folder / "bm25"), f"--server={file}"]) == 1
-    assert "nowhere" in capsys.readouterr().err
