@@ -37,6 +37,7 @@ from grls.retrieve.hybrid.priors import (
     WeightedSource,
 )
 from grls.retrieve.hybrid.retriever import HybridRetriever
+from grls.retrieve.registry import Opening, open_kind
 from grls.tune.options import USUAL_GRID
 from grls.tune.priors import EMPTY_WEIGHTS, Pool, Setting, prior_choices, tune_together
 from grls.tune.search import best, weight_grid
@@ -213,7 +214,7 @@ def main(
     """
     print(machine())
     generator = GenerativeRetriever.from_pretrained(retriever, device, options=SearchOptions(beams))
-    biencoder = DenseRetriever.from_pretrained(dense, device)
+    biencoder = open_kind(DenseRetriever, dense, Opening(device))
     tried = weights, empty_weights
     bench = Bench(generator, biencoder, Asked.of(data, tune_split, limit), tried, max(KS), k)
     walk, _ = seconds(bench.empty.log_probabilities)

@@ -48,7 +48,7 @@ from grls.retrieve.base import AllScores, Description, Evidence, HopHits
 from grls.retrieve.build import Building
 from grls.retrieve.generative.options import USUAL_SEARCH
 from grls.retrieve.queries import queries_of, reachable
-from grls.retrieve.registry import Opening, folder_key, open_kind
+from grls.retrieve.registry import Opening, folder_key
 from grls.retrieve.spec import (
     MANIFEST,
     OPTIONS,
@@ -335,24 +335,6 @@ class EncodedRetriever(ABC):
         return f"{building.output}: {counted(len(passages), 'passage')}{size}, {seconds:.1f} s"
 
     # ---- Folders
-
-    @classmethod
-    def from_pretrained(
-        cls, folder: str | Path, device: str = "auto", precision: str = "float32", verify: bool = True
-    ) -> Self:
-        """Open a retriever folder.
-
-        Args:
-            folder: A folder that :meth:`save_pretrained` or ``grls index`` wrote.
-            device: See :class:`~grls.retrieve.registry.Opening`.
-            precision: Precision in which queries are encoded: ``float32`` or ``bfloat16``.
-            verify: Compare the checksums of all files; false compares their sizes alone.
-
-        Raises:
-            DataError: The folder is not a retriever of this kind, or a file in it is damaged.
-            MismatchError: Model, encoded passages and corpus do not belong together.
-        """
-        return open_kind(cls, folder, Opening(device, precision, verify=verify))
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:

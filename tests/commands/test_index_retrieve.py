@@ -24,7 +24,7 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.combine import expected_f1
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever, pooled_ranking
-from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.registry import Opening, load_retriever, open_kind
 from grls.runs import portions
 from grls.runs.portions import read_info
 from grls.runs.run import Run
@@ -51,7 +51,7 @@ def retrieve(data: Path, output: Path, *options: object) -> tuple[dict[str, list
 def test_a_generator_becomes_a_biencoder_on_request(data: Path, generative: Path, tmp_path: Path) -> None:
     arguments = [f"{generative / 'model'}", f"--corpus={data}", f"--output={tmp_path / 'r'}"]
     assert main(["index", *arguments, "--kind=st5", "--limits.input=40", "--device=cpu"]) == 0
-    opened = DenseRetriever.from_pretrained(tmp_path / "r", "cpu")
+    opened = open_kind(DenseRetriever, tmp_path / "r", Opening("cpu"))
     assert (opened.encoder.max_tokens, opened.encoder.dimension) == (40, 32)
     assert main(["index", *arguments, "--device=cpu"]) == 0  # by itself it is generative
     assert json.loads((tmp_path / "r" / "grls.json").read_text())["kind"] == "generative"
@@ -74,12 +74,12 @@ def test_a_similarity_names_the_kind_that_takes_it(data: Path, tmp_path: Path, c
     line = ["index", model, f"--corpus={data}", f"--output={output}", "--similarity=euclidean"]
     assert "a retriever of kind 'generative' has no --similarity; leave it out" in fails(capsys, *line)
     assert main([*line, "--kind=dense", "--device=cpu"]) == 0
-    assert DenseRetriever.from_pretrained(output, "cpu").encoder.similarity == "euclidean"
+    assert open_kind(DenseRetriever, output, Opening("cpu")).encoder.similarity == "euclidean"
 
 
 def test_single_step(data: Path, dense: Path, tmp_path: Path) -> None:
     found, info = retrieve(data, tmp_path / "o", dense, "--k=4")
-    opened = DenseRetriever.from_pretrained(dense, "cpu")
+    opened = open_kind(DenseRetriever, dense, Opening("cpu"))
     queries = read_split(data, "test")[0]
     expected = opened.retrieve(queries, 4)
     assert found == {q.id: [h.id for h in hits] for q, hits in zip(queries, expected, strict=True)}

@@ -21,7 +21,7 @@ from grls.models.biencoder import BiEncoderModel
 from grls.models.load.language import load_language_model
 from grls.retrieve.build import Building, build
 from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.registry import Opening, load_retriever
+from grls.retrieve.registry import Opening, load_retriever, open_kind
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
 CPU = Opening(device="cpu")
@@ -116,7 +116,7 @@ def test_embeddings_of_other_settings_are_not_gone_on_with(
             build(model, str(place / "data"), how)
     edit(place / "bert" / "config.json", layer_norm_eps=0.1)
     build(model, str(place / "data"), how)
-    made = DenseRetriever.from_pretrained(place / "new", "cpu")
+    made = open_kind(DenseRetriever, place / "new", Opening("cpu"))
     assert "are of other work, and are dropped" in caplog.text
     assert not np.allclose(made.rows, before.rows, atol=1e-4)
     expected = DenseRetriever.assemble(made.encoder, made.corpus, batch_size=64)

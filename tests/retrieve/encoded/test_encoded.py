@@ -115,7 +115,7 @@ def test_a_file_that_changes_how_the_model_encodes_is_refused(saved: Path) -> No
     (saved / "model" / "special_tokens_map.json").write_text('{"cls_token": "[SEP]"}')
     opening = Opening(device="cpu")
     raises(MismatchError, "another model.*grls index", DenseRetriever.open, saved, read_spec(saved), opening)
-    DenseRetriever.from_pretrained(saved, "cpu", verify=False)
+    load_retriever(saved, Opening("cpu", verify=False))
 
 
 def test_rows_of_other_forms_or_numbers_are_refused(retriever: DenseRetriever, corpus: Corpus) -> None:
