@@ -32,7 +32,7 @@ RESERVED = 3
 def going_on(model: Path) -> tuple[str, ...]:
     """The options that resume a killed training; empty if its ``config.json`` exists, or no checkpoint."""
     last = last_checkpoint(model.parents[1])
-    return ("--ckpt_path", str(last)) if last.is_file() and not model.is_file() else ()
+    return ("--resume", "true") if last.is_file() and not model.is_file() else ()
 
 
 def synthetic_passages(

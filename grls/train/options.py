@@ -596,7 +596,6 @@ class TrainingStage:
         output: Folder for everything that the run writes: ``model/`` (for the next stage), ``checkpoints/``
             (they hold pickles, so do not share them), and ``logs/`` with ``config.yaml``, all options.
         resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
-        ckpt_path: Resume from this checkpoint file instead.
         seed_everything: Value of all seeds that are not set.
     """
 
@@ -608,7 +607,6 @@ class TrainingStage:
     last: LastOptions = field(default_factory=LastOptions)
     output: str = "runs/train"
     resume: bool = False
-    ckpt_path: str | None = None
     seed_everything: int = 0
 
     def __post_init__(self) -> None:

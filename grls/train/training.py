@@ -58,13 +58,8 @@ def train(options: TrainingStage, clock: TrainingClock | None = None) -> Trainin
     """Train a stage. ``clock`` limits the time; where a meter listens to it, nothing is printed."""
     quiet()
     trainer, record = options.trainer, as_record(options)
-    if options.resume and options.ckpt_path is not None:
-        raise ConfigError(
-            f"{Option('resume')} takes the last checkpoint in {Option('output')}, and "
-            f"{Option('ckpt_path')} names a checkpoint: give only one of the two."
-        )
     with only_training(options.output):
-        resumed = begin(record, options.output, options.resume, trainer.strategy, options.ckpt_path)
+        resumed = begin(record, options.output, options.resume, trainer.strategy)
         L.seed_everything(options.seed_everything, workers=True)
         make_module, make_data = PARTS[options.name]
         module, data = make_module(options.model), make_data(options.data)

@@ -32,13 +32,13 @@ def test_a_killed_training_goes_on_from_its_checkpoint(
     last.parent.mkdir(parents=True)
     last.touch()
     main("ruletaker-paper", (0,), dry_run=True)
-    told = [f"--ckpt_path {last}" in line for line in capsys.readouterr().out.splitlines()]
+    told = ["--resume true" in line for line in capsys.readouterr().out.splitlines()]
     assert told == [True, False, False, False]
     model = last.parents[1] / "model" / "config.json"
     model.parent.mkdir()
     model.touch()
     main("ruletaker-paper", (0,), dry_run=True)
-    assert "--ckpt_path" not in capsys.readouterr().out
+    assert "--resume" not in capsys.readouterr().out
 
 
 def test_every_training_has_the_precision_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,6 @@ import pytest
 import torch
 from failing import fails
 from full_disk import full_disk
-from safetensors.torch import save_file
 from small_data import scratch, small_retriever, write_small
 from train_helpers import arguments, callback, flip, train
 
@@ -55,7 +54,7 @@ def refused(capsys: pytest.CaptureFixture[str], stage: str, data: Path, *more: s
         ("memorise", ["--data.target=rest"], "needs target `whole`"),
         ("memorise", ["--data.target=rest", "--model.loss=full"], "--checkpoint.monitor dev_recall"),
         ("retrieve", ["--checkpoint.monitor=dev_f1"], "--recall.hops"),
-        ("retrieve", ["--ckpt_path=nowhere.ckpt"], "nowhere.ckpt: there is no checkpoint to resume from"),
+        ("retrieve", ["--resume=true"], "last.ckpt: there is no checkpoint to resume from"),
         (
             "retrieve",
             ["--trainer.max_epochs=-1", "--trainer.more={max_time: 00:00:00:05}"],
@@ -107,15 +106,10 @@ def test_options_that_cannot_work(
 
 
 def test_a_file_that_is_no_checkpoint(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    junk = data.parent / "junk.ckpt"
-    junk.write_bytes(b"no checkpoint")
-    assert "cannot be read as a checkpoint" in refused(capsys, "retrieve", data, f"--ckpt_path={junk}")
-    weights = {"model.shared.weight": torch.zeros(3)}
-    torch.save(weights, junk)
-    assert "holds only weights" in refused(capsys, "retrieve", data, f"--ckpt_path={junk}")
-    save_file(weights, data.parent / "model.safetensors")
-    told = refused(capsys, "retrieve", data, f"--ckpt_path={data.parent / 'model.safetensors'}")
-    assert "holds only weights and no state of a run" in told
+    last = data.parent / "run" / "checkpoints" / "last.ckpt"
+    last.parent.mkdir(parents=True)
+    last.write_bytes(b"no checkpoint")
+    assert "cannot be read as a checkpoint" in refused(capsys, "retrieve", data, "--resume=true")
 
 
 def test_a_place_that_cannot_be_written_is_told_before_the_work(
@@ -153,8 +147,7 @@ def test_a_checkpoint_of_another_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     data, run = halted
-    last = run / "checkpoints" / "last.ckpt"
-    told = fails(capsys, "train", *arguments(stage, data, tmp_path / "x", more, f"--ckpt_path={last}"))
+    told = fails(capsys, "train", *arguments(stage, data, run, more, "--resume=true"))
     assert named in told
 
 
@@ -184,11 +177,11 @@ def test_a_damaged_checkpoint(
     data, run = halted[0], shutil.copytree(halted[1], tmp_path / "run")
     folder = run / "checkpoints"
     flip(folder / file)
-    given = arguments("retrieve", data, run, f"--ckpt_path={folder / 'last.ckpt'}", "--trainer.max_epochs=1")
+    given = arguments("retrieve", data, run, "--resume=true", "--trainer.max_epochs=1")
     if file == "last.ckpt":
         told = fails(capsys, "train", *given)
         assert f"{folder / file} cannot be read as a checkpoint" in told
-        assert f"take {folder / 'best.ckpt'}, which is whole" in told
+        assert f"copy {folder / 'best.ckpt'}, which is whole" in told
         return
     state = torch.load(folder / "last.ckpt", weights_only=True)
     for kept in state["callbacks"].values():

@@ -48,13 +48,13 @@ def test_shards_have_the_losses_of_one_process_and_resume_on_another_number(
     for name, weight in two.state_dict().items():
         assert weight == pytest.approx(one.state_dict()[name], abs=2e-3), name
 
-    of_shards = options("two", f"--ckpt_path={last}")
+    of_shards = options("two", "--resume=true")
     assert "resume it as it began (--trainer.strategy fsdp)" in fails(capsys, *of_shards)
-    of_one = options("one", *FSDP, f"--ckpt_path={tmp_path / 'one' / 'checkpoints' / 'last.ckpt'}")
+    of_one = options("one", *FSDP, "--resume=true")
     assert "is not sharded" in fails(capsys, *of_one)
     shard = next(last.glob("*.distcp"))
     shard.write_bytes(shard.read_bytes()[:-9])
-    assert f"{shard.name} has changed" in fails(capsys, *options("two", *FSDP, f"--ckpt_path={last}"))
+    assert f"{shard.name} has changed" in fails(capsys, *options("two", *FSDP, "--resume=true"))
 
 
 @pytest.mark.parametrize("kind", ["causal", "sequence"])

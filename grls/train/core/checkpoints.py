@@ -27,7 +27,7 @@ from grls.train.core.processes import META, damage, refuse_damaged_folder
 
 log = logging.getLogger(__name__)
 
-_APART = ("output", "resume", "ckpt_path", "seed_everything", "checkpoint", "last", "recall", "quotes")
+_APART = ("output", "resume", "seed_everything", "checkpoint", "last", "recall", "quotes")
 """Options of a training that say where it is written, how it is measured, and where seeds come from."""
 _FREE = (
     "train", "dev", "data", "data.data", "data.batch_size", "data.global_batch_size", "data.workers",
@@ -51,10 +51,6 @@ _UNREADABLE = (
     AttributeError, EOFError, LookupError, OSError, RuntimeError, TypeError, UnpicklingError, ValueError
 )  # fmt: skip
 """Errors that torch raises for a file that it cannot read."""
-_WEIGHTS = (
-    "holds only weights and no state of a run, so no run can resume from it: give the last.ckpt of a run, "
-    f"or begin a run from the folder of the model ({Option('model.generator.name_or_path')})."
-)
 
 
 def run_settings(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,10 +158,12 @@ def refuse_unfinished(output: str, warn: bool = True, model: str = "config.json"
     finished = model_file.is_file()
     checkpoints = [file for file in (*requeued, last_checkpoint(output)) if file.exists()]
     last = max(checkpoints, key=lambda file: file.stat().st_mtime, default=None)
-    option = Option("resume", True) if last == last_checkpoint(output) else Option("ckpt_path", last)
     if last is not None and not (finished and model_file.stat().st_mtime >= last.stat().st_mtime):
+        resume = f"resume it with {Option('resume', True)}"
+        if last in requeued:
+            resume = f"copy it to {last_checkpoint(output)}, {resume}"
         raise ConfigError(
-            f"{last} is of a run that did not finish, or diverged: resume it with {option}, choose another "
+            f"{last} is of a run that did not finish, or diverged: {resume}, choose another "
             f"{Option('output')}, or remove {last if last in requeued else last.parent}."
         )
     if finished and warn:
@@ -203,12 +201,7 @@ def check_checkpoint(path: str, shards: bool = False, option: str = "trainer.str
             f"{path}: there is no checkpoint to resume from (one is written every epoch): leave out "
             f"{Option('resume')} to start anew."
         )
-    if path.endswith((".safetensors", ".bin")):
-        raise ConfigError(f"{path} {_WEIGHTS}")
-    content = read_checkpoint(path)
-    if not (isinstance(content, dict) and {"state_dict", "loops", "optimizer_states"} <= content.keys()):
-        raise ConfigError(f"{path} {_WEIGHTS}")
-    return content
+    return read_checkpoint(path)
 
 
 def read_checkpoint(path: str | Path) -> Any:
@@ -221,7 +214,7 @@ def read_checkpoint(path: str | Path) -> Any:
         remedy = (
             "no whole checkpoint is beside it: begin a new run"
             if other is None
-            else f"take {other}, which is whole"
+            else f"copy {other}, which is whole, to it"
         )
         raise ConfigError(
             f"{path} cannot be read as a checkpoint ({reason}); it is damaged, or not a checkpoint: {remedy}."

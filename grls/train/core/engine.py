@@ -60,7 +60,6 @@ def begin(
     output: str | Path,
     resume: bool,
     strategy: str,
-    checkpoint: str | None = None,
     marker: str = "config.json",
 ) -> str | None:
     """The checkpoint to resume from, of a run with the same options; None: a new run begins.
@@ -68,18 +67,16 @@ def begin(
     Args:
         record: The options of the run.
         strategy: That of several processes.
-        checkpoint: A checkpoint to resume from in place of the last one.
         marker: A file that every model of this kind has.
     """
     refuse_unwritable(Path(output) / "checkpoints", folder=True)
     refuse_foreign(Path(output) / "model", marker)
-    path = str(last_checkpoint(output)) if resume else checkpoint
-    if path is None:
+    if not resume:
         refuse_unfinished(str(output), model=marker)
-    else:
-        option = "fit.strategy" if "fit" in record else "trainer.strategy"
-        before = check_checkpoint(path, strategy in SHARDED, option)
-        refuse_other_settings(before, run_settings(record), output if resume else path)
+        return None
+    path = str(last_checkpoint(output))
+    option = "fit.strategy" if "fit" in record else "trainer.strategy"
+    refuse_other_settings(check_checkpoint(path, strategy in SHARDED, option), run_settings(record), output)
     return path
 
 

@@ -162,8 +162,7 @@ def test_a_run_with_a_mix_goes_on_to_the_same_losses(data: Path, tmp_path: Path)
     assert sorted(whole) == list(range(24))
     often = "--last.every_n_train_steps=5"
     halted = train("retrieve", data, tmp_path / "cut", *mix, often, "--trainer.max_epochs=2")
-    last = halted / "checkpoints" / "last.ckpt"
-    resumed = train("retrieve", data, halted, *mix, f"--ckpt_path={last}")
+    resumed = train("retrieve", data, halted, *mix, "--resume=true")
     rest = logged(resumed, "train_loss", version=1)
     assert sorted(rest) == list(range(15, 24))  # in the midst of the second epoch
     assert rest == pytest.approx({step: whole[step] for step in rest}, abs=1e-6)

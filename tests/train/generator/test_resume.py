@@ -69,7 +69,7 @@ def test_kill_9_and_resume_gives_the_losses_of_an_uninterrupted_run(
     last = tmp_path / "killed" / "checkpoints" / "last.ckpt"
     assert torch.load(last, weights_only=True)["global_step"] == 10
 
-    resumed = train("retrieve", data, tmp_path / "killed", *options, OFTEN, f"--ckpt_path={last}")
+    resumed = train("retrieve", data, tmp_path / "killed", *options, OFTEN, "--resume=true")
     rest = logged(resumed, "train_loss", version=1)
     assert sorted(rest) == list(range(10, 24))
     assert rest == pytest.approx({step: losses[step] for step in rest}, abs=1e-6)
@@ -115,8 +115,8 @@ def test_a_run_is_not_resumed_with_other_batches_or_options(
     halted: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: str, named: str
 ) -> None:
     """Where it stood in its epoch could not be told, or its losses would be others."""
-    last = halted[1] / "checkpoints" / "last.ckpt"
-    options = arguments("retrieve", halted[0], tmp_path / "run", *CONSTANT, f"--ckpt_path={last}", changed)
+    run = shutil.copytree(halted[1], tmp_path / "run")
+    options = arguments("retrieve", halted[0], run, *CONSTANT, "--resume=true", changed)
     assert named in fails(capsys, "train", *options)
 
 
@@ -142,9 +142,8 @@ def test_a_run_whose_data_has_changed_is_not_resumed(
     text = (data / file).read_text()
     assert old in text
     (data / file).write_text(text.replace(old, new))
-    last = halted[1] / "checkpoints" / "last.ckpt"
-    same = [f"--model.generator.data={halted[0]}", "--trainer.max_epochs=1", f"--ckpt_path={last}"]
-    given = arguments("retrieve", data, tmp_path / "run", *CONSTANT, *same)
+    same = [f"--model.generator.data={halted[0]}", "--trainer.max_epochs=1", "--resume=true"]
+    given = arguments("retrieve", data, shutil.copytree(halted[1], tmp_path / "run"), *CONSTANT, *same)
     if named is None:
         assert main(["train", *given]) == 0
     else:

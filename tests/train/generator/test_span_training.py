@@ -147,8 +147,8 @@ def test_a_fit_hop_by_hop_resumes(root: Path, tmp_path: Path, capsys: pytest.Cap
     whole = logged(tmp_path / "whole", "train_loss")
     killed = chain_options(root, tmp_path / "killed", *more, callback("train_helpers.KillAfter", batches=5))
     assert together(1, lambda: main(killed)) == [-signal.SIGKILL]
-    again = [*more, f"--ckpt_path={tmp_path / 'killed' / 'checkpoints' / 'last.ckpt'}"]
-    assert main(chain_options(root, tmp_path / "again", *again)) == 0
-    assert logged(tmp_path / "again", "train_loss") == {n: whole[n] for n in (4, 5)}
-    other = chain_options(root, tmp_path / "other", *again, "--data.spans.words=2")
-    assert "had --data.spans.words 3, now it is 2" in fails(capsys, *other)
+    again = chain_options(root, tmp_path / "killed", *more, "--resume=true")
+    told = fails(capsys, *again, "--data.spans.words=2")
+    assert "had --data.spans.words 3, now it is 2" in told
+    assert main(again) == 0
+    assert logged(tmp_path / "killed", "train_loss", 1) == {n: whole[n] for n in (4, 5)}
