@@ -28,7 +28,7 @@ with needing("train", "training a bi-encoder"):
     from grls.train.biencoder.data import BiEncoderData
     from grls.train.biencoder.dev import dev_evaluator
     from grls.train.biencoder.module import BiEncoderModule
-    from grls.train.core.engine import begin, fit_encoder
+    from grls.train.core.engine import begin, fit_model, trainer_options
     from grls.train.core.processes import only_training
 
 log = logging.getLogger(__name__)
@@ -87,15 +87,18 @@ def run_biencoder(training: BiEncoderTraining, clock: TrainingClock | None = Non
         evaluator = None if dev is None else dev_evaluator(encoder, dev, fit, multistep)
         steps = fit.epochs * math.ceil(len(examples) / fit.batch_size)
         steps = min(fit.max_steps or steps, steps)
-        return fit_encoder(
-            BiEncoderModule(encoder, fit, steps, evaluator, examples.done),
-            data, output, record, resumed, clock,
-            trainer={
-                "accelerator": "cpu" if fit.device == "cpu" else accelerator().type,
-                "gradient_clip_val": 1.0, "log_every_n_steps": fit.log_every,
-            },
-            dev=evaluator is not None, steps=steps,
-            loggers=[] if fit.logger is None else [logger_of(fit.logger, output)],
+        module = BiEncoderModule(encoder, fit, steps, evaluator, examples.done)
+        trainer = trainer_options(fit) | {
+            "accelerator": "cpu" if fit.device == "cpu" else accelerator().type,
+            "gradient_clip_val": 1.0,
+            "log_every_n_steps": fit.log_every,
+            "limit_val_batches": None if evaluator else 0,
+        }
+        best = module.best if evaluator else {"save_top_k": 0}
+        loggers = [] if fit.logger is None else [logger_of(fit.logger, output)]
+        return fit_model(
+            module, data, output, record, resumed, clock,
+            trainer=trainer, best=best, loggers=loggers, steps=steps,
         )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ from grls.train.core.checkpoints import (
 )
 from grls.train.core.clock import TrainingClock
 from grls.train.core.datamodule import FitData
-from grls.train.core.module import EncoderModule, TrainingModule
+from grls.train.core.module import TrainingModule
 from grls.train.core.processes import by_first, launched, leaving_no_group
 from grls.train.core.trainer import (
     SHARDED,
@@ -50,6 +50,7 @@ from grls.train.core.trainer import (
     load_weights,
     spoiled,
 )
+from grls.train.options import EncoderOptions
 from grls.train.result import TrainingResult
 
 log = logging.getLogger(__name__)
@@ -124,7 +125,7 @@ def fit_model(
     }  # fmt: skip
     if clock.meter is not None:
         options["enable_progress_bar"] = False
-    engine = Trainer(
+    run = Trainer(
         **options,
         callbacks=[
             *callbacks, SaveModel(folder / "model"), GiveBackFreed(), RefuseNaN(), TimeLimit(clock, steps),
@@ -134,7 +135,7 @@ def fit_model(
     )  # fmt: skip
     with _interrupted(clock):
         try:
-            engine.fit(module, datamodule=data, ckpt_path=resumed)
+            run.fit(module, datamodule=data, ckpt_path=resumed)
         except OSError as error:  # of the log: checkpoints have an error of their own
             if not is_write_failure(error):
                 raise
@@ -142,10 +143,10 @@ def fit_model(
     score = best_checkpoint.best_model_score
     return TrainingResult(
         folder / "model",
-        Path(engine.log_dir or folder),
+        Path(run.log_dir or folder),
         str(best_checkpoint.monitor),
         None if score is None else float(score),
-        engine.global_step,
+        run.global_step,
         len(data.train_examples),
         clock.seconds,
         clock.time_is_up,
@@ -155,34 +156,20 @@ def fit_model(
 _PRECISIONS: dict[str, TrainerPrecision] = {"float32": "32-true", "bfloat16": "bf16-mixed", "auto": "auto"}
 
 
-def fit_encoder(
-    module: EncoderModule,
-    *run: Any,
-    trainer: Mapping[str, Any],
-    unused: bool = True,
-    dev: bool = True,
-    **more: Any,
-) -> TrainingResult:
-    """:func:`fit_model` of an encoder by its own options.
+def trainer_options(options: EncoderOptions, unused: bool = True) -> dict[str, Any]:
+    """Options of Lightning's trainer, of those of an encoder.
 
-    Args:
-        run: Further arguments of :func:`fit_model`, as ``more``.
-        trainer: Further options of Lightning's trainer.
-        unused: Some weights have no gradient, which ``ddp`` must know.
-        dev: Dev is measured.
+    ``unused``: some weights have no gradient, which ``ddp`` must know.
     """
-    strategy = module.options.strategy
+    strategy: str = options.strategy
     if strategy not in SHARDED:
         alone = launched() in (None, (1, 1))
         strategy = "auto" if alone else "ddp_find_unused_parameters_true" if unused else "ddp"
-    options: dict[str, Any] = {
+    return {
         "devices": 1 if launched() is None else "auto", "strategy": strategy,
-        "precision": _PRECISIONS[module.options.precision],
-        "remedy": Option("fit.precision", "float32", "auto"),
-        "max_epochs": module.options.epochs, "limit_val_batches": None if dev else 0, **trainer,
+        "precision": _PRECISIONS[options.precision],
+        "remedy": Option("fit.precision", "float32", "auto"), "max_epochs": options.epochs,
     }  # fmt: skip
-    best = module.best if dev else {"save_top_k": 0}
-    return fit_model(module, *run, trainer=options, best=best, **more)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from grls.train.result import TrainingResult
 
 with needing("train", "training a reranker"):
     from grls.train.core.datamodule import EncoderData
-    from grls.train.core.engine import begin, fit_encoder
+    from grls.train.core.engine import begin, fit_model, trainer_options
     from grls.train.core.processes import only_training
     from grls.train.reranker.module import RerankerModule, RerankHops, WrittenExamples
 
@@ -64,11 +64,11 @@ def fit_reranker(
     """
     data.collator = list
     module = RerankerModule(reranker, options, isinstance(data.dev_examples, RerankHops))
-    return fit_encoder(
-        module, data, output, record, resumed, TrainingClock("reranker"),
-        trainer={"accelerator": reranker.model.device.type, "log_every_n_steps": 10},
-        unused=options.lora_rank > 0,
-    )  # fmt: skip
+    trainer = trainer_options(options, unused=options.lora_rank > 0)
+    trainer |= {"accelerator": reranker.model.device.type, "log_every_n_steps": 10}
+    return fit_model(
+        module, data, output, record, resumed, TrainingClock("reranker"), trainer=trainer, best=module.best
+    )
 
 
 def read_files(data: EncoderData, training: RerankerTraining, corpus: Corpus) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from failing import fails, raises
-from fixture_types import Caplog, Capsys, Patch
+from fixture_types import Caplog, Capsys
 from ralm_helpers import PASSAGES, TEXT, byte_tokenizer, write_model
 from rerank_examples import ANIMALS, fitted
 from small_data import tiny_bert
@@ -18,7 +18,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.train.options import EncoderOptions
-from grls.train.reranker.module import RerankerModule, rerank_loss
+from grls.train.reranker.module import rerank_loss
 
 
 def test_the_loss_is_the_likelihood_under_the_reranker() -> None:
@@ -41,20 +41,6 @@ def test_training_learns_which_document_helps(tmp_path: Path) -> None:
     assert again.scores(prefixes, texts) == pytest.approx(encoder.scores(prefixes, texts), abs=1e-4)
     with pytest.raises(ConfigError, match="there is no checkpoint to resume from"):
         fitted(encoder, 12, 12, tmp_path / "new", EncoderOptions(1), resume=True)
-
-
-def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(tmp_path: Path, monkeypatch: Patch) -> None:
-    losses = iter([1.0] * 4 + [float("nan")])  # three batches an epoch
-    monkeypatch.setattr(RerankerModule, "_losses", lambda self, batch: _first(self) * next(losses))
-    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
-    with pytest.raises(ConfigError, match=r"the loss is nan at step 5\. .*last\.ckpt.*Lower learn"):
-        fitted(encoder, 12, 4, tmp_path / "out", EncoderOptions(9, 4, 1e-3))
-    state = torch.load(tmp_path / "out" / "checkpoints" / "last.ckpt", weights_only=True)
-    assert state["global_step"] == 3
-
-
-def _first(module: RerankerModule) -> torch.Tensor:
-    return next(module.model.parameters()).sum().reshape(1)
 
 
 def test_a_long_prefix_leaves_half_the_room_to_the_document(tmp_path: Path) -> None:
