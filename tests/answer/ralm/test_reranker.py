@@ -117,11 +117,6 @@ def test_the_commands_from_examples_to_a_lower_perplexity(folder: Path, capsys: 
     judge = f"--rerank.reranker={folder / 'judge' / 'model'}"
     trained = ("--retriever=bm25", "--rerank.by=trained", judge, "--rerank.candidates=3")
     assert main(options(folder, "trained", *trained)) == 0
-    assert main(options(folder, "w", "--retriever", "bm25", "--limit", "20", job=("generate",))) == 0
-    written = [json.loads(line) for line in (folder / "w.texts.jsonl").read_text().splitlines()][1:]
-    assert [record["name"] for record in written] == ["text.txt"]
-    assert written[0]["text"]
-    assert len(written[0]["passages"]) == 16
 
 
 @pytest.fixture(scope="module")
