@@ -353,7 +353,7 @@ class Command:
             if defaults and parsed["hops.steps"] != stored.get("hops.steps", "single"):
                 parser.set_defaults(defaults)  # the folder's options are of hops of another kind
                 parsed = parser.parse_args(arguments)
-        options = parser.instantiate_classes(parsed).as_dict()  # `vars` would spell the name "keys" otherwise
+        options = parser.instantiate(parsed).as_dict()  # `vars` would spell the name "keys" otherwise
         options.pop("config", None)
         ending.quiet()
         for name, kind in get_type_hints(function, include_extras=True).items():

@@ -75,9 +75,9 @@ class PlainParser(ArgumentParser):
         with _mended():
             return super().add_class_arguments(*args, **kwargs)
 
-    def instantiate_classes(self, *args: Any, **kwargs: Any) -> Any:
+    def instantiate(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            return super().instantiate_classes(*args, **kwargs)
+            return super().instantiate(*args, **kwargs)
         except ValueError as error:  # of options that may be null; ours is within its text
             raise ConfigError(plain_option_error(str(error), self)) from error
 

@@ -206,7 +206,7 @@ def read_options(file: str | None) -> FileOptions:
         content = recipe_values([file])
         _refuse_plain(FileOptions, content)
         values = parser.parse_object(content)
-        options = FileOptions(**parser.instantiate_classes(values).as_dict())
+        options = FileOptions(**parser.instantiate(values).as_dict())
     except ArgumentError as error:
         text = plain_option_error(str(error), parser, "")
         raise ConfigError(f"{file}: {worded(text, in_request)}") from error

@@ -966,7 +966,7 @@ def read_stage(
         place[option] = str(value) if isinstance(value, Path) else value
     parser = PlainParser(prog=f"grls train {stage}")
     parser.add_class_arguments(STAGES[stage])
-    return STAGES[stage](**parser.instantiate_classes(parser.parse_object(values)).as_dict())
+    return STAGES[stage](**parser.instantiate(parser.parse_object(values)).as_dict())
 
 
 def as_record(options: Any) -> Any:
