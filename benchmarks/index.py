@@ -19,9 +19,9 @@ import numpy as np
 from jsonargparse import auto_cli
 
 from benchmarks.common import END, machine, median_seconds, print_table, seconds, synthetic_passages
+from grls.index.backends import FlatIndex
 from grls.index.base import ConstraintIndex
 from grls.index.build import index_sequences, index_tokens
-from grls.index.flat import FlatIndex
 from grls.index.rows import Ints
 from grls.index.storage import save_index
 

@@ -28,9 +28,7 @@ from jsonargparse import auto_cli
 
 from benchmarks.common import END, RESERVED, in_process, machine, print_table, seconds
 from benchmarks.decode import tokenized
-from benchmarks.marisa import MarisaIndex
 from grls.index.build import index_sequences, index_tokens
-from grls.index.registry import register_backend
 from grls.index.rows import Array, Form
 from grls.index.storage import load_index, save_index, save_stream
 from grls.io.files import read_json
@@ -123,8 +121,6 @@ def build_index(method: Method, count: int, tokens: int, memory: int, form: Form
             lengths = np.concatenate([np.diff(offsets) for _, offsets in chunks])
             del chunks
             offsets = np.concatenate(([0], np.cumsum(lengths)))
-            if method == "marisa":
-                register_backend(MarisaIndex)
             backend = "array" if method == "memory" else "marisa"
             took, index = seconds(lambda: index_tokens(flat, offsets, END, backend, form))
             saving, _ = seconds(lambda: save_index(index, folder))

@@ -31,7 +31,7 @@ PAGES = {
         "The constraint index: which tokens may follow a prefix.",
         (
             "grls.index.base",
-            "grls.index.flat",
+            "grls.index.backends",
             "grls.index.registry",
             "grls.index.build",
             "grls.index.storage",

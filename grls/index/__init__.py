@@ -2,8 +2,9 @@
 
 ``rows`` sorts the token sequences of a corpus. All backends are built on these rows, so a state covers a
 range of rows, and counting, filtering and removing passages is arithmetic on ranges. ``base`` is the
-protocol; ``array`` is the default backend, memory-mapped, ``flat`` the readable reference, a dictionary, and
-``registry`` knows all by name. ``subset`` counts selected passages.
+protocol; ``array`` is the default backend, memory-mapped, ``backends`` holds the readable reference (a
+dictionary) and one in marisa-trie, and ``registry`` knows all by name. ``subset`` counts
+selected passages.
 
 ``build`` makes a segment from a corpus (``options``: its options), ``external_sort`` one that does not
 fit into memory, ``storage`` saves and loads it (``files``: its arrays). ``tensors`` is a copy of ``array``

@@ -8,7 +8,7 @@ A state packs (node, depth): the node in the upper 48 bits, the tokens written s
 node >= 0 is a branching node, a node < 0 the leaf of row ``~node``. The node of a state is the first node
 at or below its prefix, so a prefix within an edge belongs to the node at the edge's lower end.
 
-The naive form of every method here is :class:`grls.index.flat.FlatIndex`.
+The naive form of every method here is :class:`grls.index.backends.FlatIndex`.
 """
 
 from __future__ import annotations

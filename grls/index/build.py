@@ -66,7 +66,7 @@ def build_index(
     Args:
         corpus: N passages, or N identifiers.
         codec: Turns passages into tokens.
-        backend: ``array`` or ``flat``.
+        backend: ``array``, ``marisa`` or ``flat``.
         progress: Show a progress bar.
         form: ``whole``, or ``prefixes``: the shortest prefix of each passage that no other one has (only
             ``array``).
@@ -233,7 +233,7 @@ def index_tokens(
         tokens: ``[T]`` all tokens; an unsigned 16-bit array is not copied.
         offsets: ``[N + 1]`` the start of each sequence; the last is T.
         end: The end token.
-        backend: ``array`` or ``flat``.
+        backend: ``array``, ``marisa`` or ``flat``.
         form: ``whole``, or ``prefixes`` (only ``array``).
 
     Raises:

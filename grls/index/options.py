@@ -17,7 +17,7 @@ class IndexOptions:
     """How to index the passages of a corpus for a generator.
 
     Args:
-        backend: Index backend: ``array``, ``flat``, or one that is registered.
+        backend: Index backend: ``array``, ``marisa``, ``flat``, or one that is registered.
         form: What the index stores of each passage: ``whole``, or ``prefixes``: only the shortest prefix that
             no other passage has, a fraction of the size. Early stop needs no more. Decoding to the end
             (``--search.early_stop false``, ``full`` scores) and adding passages later need ``whole``. Only

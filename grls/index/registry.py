@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from grls.errors import ConfigError
 from grls.index.array import ArrayIndex
+from grls.index.backends import FlatIndex, MarisaIndex
 from grls.index.base import Segment
-from grls.index.flat import FlatIndex
 from grls.io.arguments import checked
 from grls.io.recipes import VARIABLE, load_plugins
 
-BACKENDS: dict[str, type[Segment]] = {b.backend: b for b in (ArrayIndex, FlatIndex)}
+BACKENDS: dict[str, type[Segment]] = {b.backend: b for b in (ArrayIndex, MarisaIndex, FlatIndex)}
 """Name -> class."""
 
 BUILT_IN = tuple(BACKENDS)

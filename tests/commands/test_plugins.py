@@ -38,7 +38,7 @@ for name in (Words, Half, Idle):
 """
 BACKEND = """
 from grls.index.registry import register_backend
-from grls.index.flat import FlatIndex
+from grls.index.backends import FlatIndex
 
 class Plain(FlatIndex):
     backend = "plain"
@@ -90,7 +90,7 @@ def test_a_plugin_is_imported_only_for_a_name_that_is_unknown(place: Path, monke
     assert "my_plugin" not in sys.modules
     check_backend("plain")
     assert "plain" in BACKENDS
-    raises(ConfigError, "expected one of array, flat, plain, or one that", check_backend, "other")
+    raises(ConfigError, "expected one of array, marisa, flat, plain, or one that", check_backend, "other")
 
 
 def test_an_index_is_built_and_opened_by_the_backend_of_a_plugin(
@@ -102,7 +102,7 @@ def test_an_index_is_built_and_opened_by_the_backend_of_a_plugin(
     small.codec.tokenizer.save_pretrained(place / "m")
     given = ["index", f"{place / 'm'}", f"--corpus={place / 'data'}", f"--output={place / 'r'}"]
     line = fails(capsys, *given, "--index.backend=other")
-    assert "unknown index backend 'other'; expected one of array, flat, plain" in line
+    assert "unknown index backend 'other'; expected one of array, marisa, flat, plain" in line
     assert main([*given, "--index.backend=plain", "--device=cpu"]) == 0
     del BACKENDS["plain"], sys.modules["my_plugin"]  # as in another process
     opened = load_retriever(place / "r", Opening("cpu"))

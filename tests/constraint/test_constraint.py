@@ -20,9 +20,9 @@ from grls.constraint.layouts import StaticArrays, beam_dictionary, static_arrays
 from grls.constraint.transformers import GenerateProcessor
 from grls.decode.beam import Decoder
 from grls.errors import ConfigError, IndexFormatError, MismatchError
+from grls.index.backends import FlatIndex
 from grls.index.base import ConstraintIndex
 from grls.index.build import index_sequences
-from grls.index.flat import FlatIndex
 from grls.index.ranges import PrefixRanges, write_ranges
 from grls.index.storage import save_index
 from grls.models.causal.slots import CausalGenerator
@@ -111,7 +111,7 @@ def test_a_door_allows_what_the_dictionary_of_prefixes_has(
         assert tokens == (naive.following.get(prefix) or [END]), prefix
 
 
-@pytest.mark.parametrize("backend", ["array", "flat", "ranges"])
+@pytest.mark.parametrize("backend", ["array", "marisa", "flat", "ranges"])
 def test_every_backend_is_opened_in_its_folder_and_in_that_of_a_retriever(
     backend: str, tmp_path: Path
 ) -> None:

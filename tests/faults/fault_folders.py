@@ -50,13 +50,14 @@ def write_usual_kinds(place: Path) -> dict[str, Path]:
 def _generative(place: Path) -> dict[str, Path]:
     """Generative folders: stored options, added and removed passages, spans, prefixes, other backends."""
     small = small_retriever(place / "data", beams=20)
-    folders = {name: place / name for name in ("stored", "changed", "spans", "prefixes", "flat")}
+    folders = {name: place / name for name in ("stored", "changed", "spans", "prefixes", "marisa", "flat")}
     small.save_pretrained(folders["stored"])
     update_spec(folders["stored"], {"search": {"beams": 7}, "hops": {"steps": "dynamic", "max": 3}})
     parts = (small.model, small.codec.tokenizer, small.corpus, Limits())
     made = {
         "spans": GenerativeRetriever.assemble(*parts, kind=Spans(3)),
         "prefixes": GenerativeRetriever.assemble(*parts, form="prefixes"),
+        "marisa": GenerativeRetriever.assemble(*parts, backend="marisa"),
         "flat": GenerativeRetriever.assemble(*parts, backend="flat"),
     }
     for name, retriever in made.items():

@@ -28,7 +28,7 @@ MOST_BYTES = 64 * 2**20
 """Of memory, for indexes of a few kilobytes; loading also fills caches of NumPy."""
 
 WHOLE = NUMBERS.filter(lambda number: isinstance(number, int))
-NAMES = ["index-array-whole", "index-array-prefixes", "index-flat-whole"]
+NAMES = ["index-array-whole", "index-array-prefixes", "index-marisa-whole", "index-flat-whole"]
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ from grls.data.codec import Codec, Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import ConfigError, IndexFormatError
+from grls.index.backends import FlatIndex
 from grls.index.base import Segment
 from grls.index.build import build_index, index_sequences
-from grls.index.flat import FlatIndex
 from grls.index.registry import BACKENDS, check_backend, register_backend
 from grls.index.rows import MAX_LENGTH, Array, Ints, Rows
 from grls.index.storage import load_index, save_index
@@ -172,7 +172,7 @@ def test_it_is_stored_and_opened_with_its_arrays(known: None, tmp_path: Path) ->
 
 
 def test_the_option_names_what_is_registered(known: None) -> None:
-    raises(ConfigError, "array, flat, dated", check_backend, "nope")
+    raises(ConfigError, "array, marisa, flat, dated", check_backend, "nope")
 
 
 def test_arrays_that_are_not_declared_are_refused_when_they_are_stored(known: None, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_arrays_that_are_not_declared_are_refused_when_they_are_stored(known: No
 def test_a_class_that_cannot_be_a_backend_is_refused(changes: dict[str, Any], message: str) -> None:
     one = type("One", (FlatIndex,), changes)
     raises(ConfigError, message, register_backend, one)
-    assert set(BACKENDS) == {"array", "flat"}
+    assert set(BACKENDS) == {"array", "marisa", "flat"}
 
 
 def test_a_class_without_its_methods_is_refused() -> None:

@@ -47,7 +47,7 @@ def rewritten(folder: Path, name: str, change: object) -> None:
 def test_every_kind_of_folder_is_whole(place: Path) -> None:
     names = sorted(file.parent.name for file in place.glob("*/grls.json"))
     assert {"bm25", "hybrid", "chains", "link", "sparse", "multi-vector"} <= set(names)
-    for name in [*names, "index-flat-whole", "index-array-prefixes"]:
+    for name in [*names, "index-marisa-whole", "index-array-prefixes"]:
         report = check_folder(place / name)
         assert report.faults == [], format_folder_check(report)
         assert len(report.parts) >= 2
