@@ -73,7 +73,8 @@ class PlainParser(ArgumentParser):
 
     def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
         with _mended():
-            return super().add_class_arguments(*args, **kwargs)
+            added: list[str] = super().add_class_arguments(*args, **kwargs)
+        return added
 
     def instantiate(self, *args: Any, **kwargs: Any) -> Any:
         try:
