@@ -25,11 +25,11 @@ from grls.cli import main as grls
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.errors import ConfigError, GrlsError
-from grls.evaluation.answers import ENDING, Scores, score_file, table
+from grls.evaluation.answers import Scores, score_file, table
 from grls.io.files import atomic_file, read_json, sha256, write_json
 from grls.models.entailment import load_entailment
 from grls.models.load.language import shared_models
-from grls.runs.portions import fingerprint_queries
+from grls.runs.portions import ANSWERS, fingerprint_queries
 
 Options = Mapping[str, str]
 
@@ -163,7 +163,7 @@ class Ablation:
         _settings_file(stem).unlink(missing_ok=True)
         if grls(command) != 0:
             raise ConfigError(f"the command above failed; finished runs stay in {self.folder}.")
-        write_json(_settings_file(stem), {**settings, "answers": sha256(f"{stem}{ENDING}")})
+        write_json(_settings_file(stem), {**settings, "answers": sha256(f"{stem}{ANSWERS}")})
 
     def settings(self, run: Run) -> dict[str, Any]:
         """Everything that a run's result depends on."""
@@ -180,7 +180,7 @@ class Ablation:
 
     def score(self, run: Run, judge: Any) -> Scores:
         """The figures of a run."""
-        file = f"{self.folder / run.name}{ENDING}"
+        file = f"{self.folder / run.name}{ANSWERS}"
         return score_file(file, self.queries, self.qrels, self.corpus, judge=judge)
 
 
@@ -196,7 +196,7 @@ def _state(name: str) -> list[list[Any]]:
 
 def _differs(stem: Path, settings: Mapping[str, Any]) -> str:
     """Why a run must be made: ``new``, or the difference; empty if it is done."""
-    answers = Path(f"{stem}{ENDING}")
+    answers = Path(f"{stem}{ANSWERS}")
     if not _settings_file(stem).is_file() or not answers.is_file():
         return "new"
     before = dict(read_json(_settings_file(stem)))

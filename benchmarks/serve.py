@@ -271,8 +271,8 @@ def _with_priors(plan: scale.Plan, output: Path) -> None:
     from grls.index.options import IndexOptions, LimitOptions
     from grls.io.ending import quiet
     from grls.retrieve.build import Building, build
-    from grls.retrieve.compose import compose, hybrid_spec, write_retriever
-    from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
+    from grls.retrieve.compose import compose, write_retriever
+    from grls.retrieve.hybrid.options import PriorOptions, PriorSpec, hybrid_spec
     from grls.retrieve.registry import Opening
 
     quiet()

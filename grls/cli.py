@@ -121,13 +121,13 @@ VERBS = {
             "doc2query": _stage("learn to write queries that a passage answers", "QueryStage", "doc2query"),
             "biencoder": Verb(
                 "fine-tune a bi-encoder",
-                "train:train_biencoder",
+                "encoders:train_biencoder",
                 example="grls train biencoder --config configs/biencoder.yaml --data data/mine "
                 "--output runs/mine/biencoder",
             ),
             "reranker": Verb(
                 "train a reranker of documents, for a frozen language model or for the hops of a data set",
-                "train:train_reranker",
+                "encoders:train_reranker",
                 example="grls train reranker --data data/mine --output runs/mine/reranker",
             ),
         },

@@ -206,7 +206,7 @@ def test_the_papers_settings_and_the_released_ones(name: str, workplace: Path) -
     generator = [o.replace("--model.generator", "--generator") for o in tiny_model("data/mine")]
     given = ["--data=data/mine", "--output=runs/bi", "--source=null", "--kind=auto", "--fit.max_steps=1"]
     assert main(["train", "biencoder", *layers, *given, *generator]) == 0
-    used = biencoder_helpers.settings(workplace / "runs/bi")
+    used = biencoder_helpers.settings(workplace / "runs/bi")["fit"]
     assert (used["epochs"], used["batch_size"], used["learning_rate"]) == SETTINGS[name]["biencoder"]
     assert (used["optimizer"], used["schedule"], used["warmup"]) == ("adafactor", "linear", 0.1)
 

@@ -29,10 +29,10 @@ from grls.answer.riches.options import KeyKind
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
 from grls.errors import ConfigError, DataError
-from grls.evaluation.answers import ENDING, Answered, read_answers, refuse_foreign_answers
+from grls.evaluation.answers import Answered, read_answers, refuse_foreign_answers
 from grls.evaluation.metrics import answer_f1, contains_answer, normalise_answer
 from grls.io.files import write_json
-from grls.runs.portions import read_info, split_asked
+from grls.runs.portions import ANSWERS, read_info, split_asked
 
 FAILURES = ("index", "search", "attribution")
 _PRONOUNS = frozenset(
@@ -45,7 +45,7 @@ def judge_answers(answers: str, data: str | None, propositions: str | None) -> d
 
     Split, limit, the kind of the keys, and a data set that is None, are those of the manifest of the run.
     """
-    info, answered = read_info(f"{answers.removesuffix(ENDING)}.jsonl"), read_answers(answers)
+    info, answered = read_info(f"{answers.removesuffix(ANSWERS)}.jsonl"), read_answers(answers)
     kind: Any = None if info is None else info.options.get("keys")
     kind = kind if kind in get_args(KeyKind) else "titled"
     if (kind == "proposition") != (propositions is not None):

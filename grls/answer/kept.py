@@ -11,10 +11,10 @@ from typing import Any
 from grls.answer.writer import Questions
 from grls.answer.written import Record, Written
 from grls.data.types import Hit, Query
-from grls.evaluation.answers import ENDING, score_file, summary, write_answers
+from grls.evaluation.answers import score_file, summary, write_answers
 from grls.io.progress import visible
 from grls.io.work import all_done
-from grls.runs.portions import KeptResults, RunInfo, save_retrieved
+from grls.runs.portions import ANSWERS, KeptResults, RunInfo, save_retrieved
 from grls.runs.results import Retrieved
 
 BATCHES = 4
@@ -63,7 +63,7 @@ def save_answers(
     questions: Questions, output: str, lines: Callable[[], Iterable[Record]], info: RunInfo
 ) -> None:
     """Print the first answers, write OUTPUT.answers.jsonl and the run, and print the scores."""
-    corpus, queries, answers = questions.corpus, questions.queries, f"{output}{ENDING}"
+    corpus, queries, answers = questions.corpus, questions.queries, f"{output}{ANSWERS}"
     for line in islice(lines(), _SHOWN):
         print(f"{shown_answer(line)}\n")
     write_answers(answers, lines())

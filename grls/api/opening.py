@@ -20,8 +20,7 @@ from grls.io.files import TemporaryFolder, refuse_unusable
 from grls.models.option_names import Device, PrecisionName
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.bm25_options import BM25Options, Variant
-from grls.retrieve.compose import fusion_spec
-from grls.retrieve.fusion.retriever import Fusion, FusionRetriever, Method
+from grls.retrieve.fusion.retriever import Fusion, FusionRetriever, Method, fusion_spec
 from grls.retrieve.hub_names import is_on_the_hub
 from grls.retrieve.registry import Opening, open_member
 from grls.retrieve.spec import MANIFEST

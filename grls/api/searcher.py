@@ -35,15 +35,15 @@ from grls.io.files import (
 )
 from grls.io.progress import counted
 from grls.retrieve.base import Description, Retriever, untuned_fingerprint
-from grls.retrieve.compose import hops_spec, hybrid_spec, rescored_spec, write_retriever
+from grls.retrieve.compose import write_retriever
 from grls.retrieve.hits import search_hits, with_texts
-from grls.retrieve.hops.options import HopOptions, HopSteps
+from grls.retrieve.hops.options import HopOptions, HopSteps, hops_spec
 from grls.retrieve.hops.retriever import HopsRetriever, RankedHops
 from grls.retrieve.hub_names import CardOptions, is_hub_name
-from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
+from grls.retrieve.hybrid.options import PriorOptions, PriorSpec, hybrid_spec
 from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import BM25, Opening, load_retriever, names_bm25, with_languages
-from grls.retrieve.rescored.options import PASSAGES, Rereading
+from grls.retrieve.rescored.options import PASSAGES, Rereading, rescored_spec
 from grls.retrieve.spec import MANIFEST, Component, Member, data_beside, followed
 from grls.tune.options import TuneOptions
 

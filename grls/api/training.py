@@ -24,9 +24,8 @@ from grls.io.recipes import recipe_values
 from grls.models.load.base_models import find_encoder, find_writer
 from grls.models.option_names import Device, Kind, Similarity
 from grls.retrieve.build import Building
-from grls.train.core.clock import Meter, TrainingClock
+from grls.train.core.clock import Meter, TrainingClock, TrainingResult
 from grls.train.options import STAGES, BiEncoderOptions, BiEncoderTraining, read_stage, suited
-from grls.train.result import TrainingResult
 
 Recipe = TypeVar("Recipe")
 

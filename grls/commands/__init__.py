@@ -3,7 +3,7 @@
 The parameters before ``*`` are arguments, those behind it options; the docstring is the ``--help``.
 ``grls.cli`` imports a module only when its verb is called.
 
-``answer``, ``check``, ``evaluate``, ``experiment``, ``explain``, ``fit``,
-``fuse``, ``identify``, ``index``, ``judge``, ``retrievers``, ``propositions`` (and pseudo-queries), ``ralm``,
-``retrieve``, ``search``, ``serve``, ``train``, ``tune``.
+``answer``, ``check``, ``encoders`` (trainings of bi-encoders and rerankers), ``evaluate``, ``experiment``,
+``explain``, ``fit``, ``fuse``, ``identify``, ``index``, ``judge``, ``retrievers``,
+``propositions`` (and pseudo-queries), ``ralm``, ``retrieve``, ``search``, ``serve``, ``tune``.
 """

@@ -44,7 +44,6 @@ def evaluate(
             all. Queries without an answer score 0. Not for runs, whose manifests say it.
         output: File for the report as JSON; null: only print it.
     """
-    from grls.evaluation.answers import ENDING
     from grls.evaluation.evaluate import format_report, judged_runs, score_run
     from grls.evaluation.examples import format_examples
     from grls.evaluation.measures import MEASURES, measure_names
@@ -53,8 +52,9 @@ def evaluate(
     from grls.io.files import refuse_unwritable, write_json
     from grls.io.progress import visible
     from grls.runs.comparable import load_runs
+    from grls.runs.portions import ANSWERS
 
-    answers = [run for run in runs if run.endswith(ENDING)]
+    answers = [run for run in runs if run.endswith(ANSWERS)]
     if answers and len(answers) < len(runs):
         raise ConfigError(f"{answers[0]} holds answers, and others are runs; score them by commands apart.")
     if answers and (measures is not None or baseline is not None or examples):

@@ -19,13 +19,13 @@ from grls.io.files import named_lines, refuse_unusable, write_json
 from grls.io.progress import counted
 from grls.models.option_names import Device, Similarity
 from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
-from grls.retrieve.compose import compose, fusion_spec, hops_spec, hybrid_spec, rescored_spec, write_retriever
-from grls.retrieve.fusion.retriever import Fusion
+from grls.retrieve.compose import compose, write_retriever
+from grls.retrieve.fusion.retriever import Fusion, fusion_spec
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
-from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
-from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
+from grls.retrieve.hops.options import USUAL_HOPS, HopOptions, hops_spec
+from grls.retrieve.hybrid.options import PriorOptions, PriorSpec, hybrid_spec
 from grls.retrieve.registry import Opening
-from grls.retrieve.rescored.options import PASSAGES, Rereading
+from grls.retrieve.rescored.options import PASSAGES, Rereading, rescored_spec
 from grls.retrieve.spec import MANIFEST, TIME, followed, from_record, recorded
 
 _INDEX, _LIMITS, _PRIORS, _FUSION = IndexOptions(), LimitOptions(), PriorOptions(), Fusion()

@@ -101,7 +101,7 @@ class RetrieveOptions:
         indexed = perf_counter() - begun if names_bm25(self.retriever) else index_seconds(self.retriever)
         refuse_other_corpus(opened, self.data, self.split, corpus)
         own = frozenset() if self.split is None else passage_queries(queries, qrels, opened.corpus)
-        options = (self.data, self.split, self.k, filters, rule, self.precision, self.limit, indexed)
+        options = (self.data, self.split, self.k, self.precision, filters, rule, self.limit, indexed)
         return RetrieverRun(opened, queries, *options, own)
 
     def elsewhere(self) -> RetrieveOptions:

@@ -24,6 +24,3 @@ class FilterOptions:
         """The options that are set."""
         options = {"allow": self.allow, "where": self.where, "query_filters": self.queries or None}
         return {name: value for name, value in options.items() if value is not None}
-
-
-NO_FILTER = FilterOptions()

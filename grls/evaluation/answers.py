@@ -28,7 +28,7 @@ from grls.evaluation.metrics import answer_f1, hits, means, novel_f1
 from grls.io.files import atomic_file
 from grls.io.jsonl import read_jsonl, string_of, write_line
 from grls.io.progress import counted
-from grls.runs.portions import RunInfo, differ, read_info, split_asked
+from grls.runs.portions import ANSWERS, RunInfo, differ, read_info, split_asked
 from grls.runs.run import Run
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ENDING = ".answers.jsonl"
 KS = (1, 5)
 
 Scores = dict[str, Any]
@@ -250,9 +249,9 @@ def score_file(
     judge: Entailment | None = None,
 ) -> Scores:
     """Scores of one file, with its name and the seconds a query from its manifest."""
-    if not file.endswith(ENDING):
-        raise DataError(f"expected a name that ends in {ENDING}, as `grls answer` writes.", file)
-    run = file.removesuffix(ENDING)
+    if not file.endswith(ANSWERS):
+        raise DataError(f"expected a name that ends in {ANSWERS}, as `grls answer` writes.", file)
+    run = file.removesuffix(ANSWERS)
     info = read_info(f"{run}.jsonl")
     refuse_foreign_answers(file, info, corpus)
     answered = read_answers(file, texts=judge is not None)
@@ -271,7 +270,7 @@ def score_file(
 
 def split_and_limit(files: list[str], split: str | None, limit: int | None) -> tuple[str, int | None]:
     """The split of answers, and the number of its first queries: ``limit``, else that of the manifests."""
-    infos = [read_info(file.removesuffix(ENDING)) for file in files]
+    infos = [read_info(file.removesuffix(ANSWERS)) for file in files]
     splits = {info.split: (file, info) for file, info in zip(files, infos, strict=True) if info is not None}
     splits.pop(None, None)
     if len(splits) > 1:

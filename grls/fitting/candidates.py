@@ -20,7 +20,6 @@ from time import perf_counter
 from typing import Any
 
 from grls.data.dataset import Qrels, qrels_lines
-from grls.data.filter_options import NO_FILTER
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError
 from grls.evaluation.measures import query_values
@@ -31,8 +30,7 @@ from grls.fitting.splits import DEV, LINKS, SplitData
 from grls.io.files import atomic_file
 from grls.io.seal import seal
 from grls.retrieve.base import Retriever
-from grls.retrieve.compose import fusion_spec
-from grls.retrieve.fusion.retriever import Fusion
+from grls.retrieve.fusion.retriever import Fusion, fusion_spec
 from grls.retrieve.fusion.runs import ensemble
 from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.registry import BM25, Opening, load_retriever, with_languages
@@ -182,7 +180,7 @@ class FitCandidates:
     def save_run(self, retriever: Retriever, gold: JudgedQueries, system: System) -> None:
         RetrieverRun(
             retriever, gold.queries, self.place, gold.split, self.options.depth,
-            [None] * len(gold.queries), NO_FILTER, self.precision, own=self.data.own & gold.qrels.keys(),
+            self.precision, own=self.data.own & gold.qrels.keys(),
         ).save(str(self.run_file(gold.split, system.folder).with_suffix("")), system.name)  # fmt: skip
 
     def means(self, golds: Sequence[JudgedQueries], rankings: Iterable[Sequence[Hit]]) -> tuple[float, float]:

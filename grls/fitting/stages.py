@@ -52,16 +52,14 @@ from grls.models.text_encoder import passage_text
 from grls.retrieve.base import untuned_fingerprint
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build
-from grls.retrieve.compose import hops_spec, hybrid_spec
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
+from grls.retrieve.hops.options import HopOptions, hops_spec
+from grls.retrieve.hybrid.options import PriorOptions, PriorSpec, hybrid_spec
 from grls.retrieve.options import stored_hops
 from grls.retrieve.registry import BM25, Opening, open_spec, with_languages
 from grls.retrieve.spec import MANIFEST, read_spec, recorded, update_spec
-from grls.train.core.clock import Meter, TrainingClock, TrainingStep
+from grls.train.core.clock import Meter, TrainingClock, TrainingResult, TrainingStep
 from grls.train.options import BiEncoderOptions, BiEncoderTraining
-from grls.train.result import TrainingResult
 from grls.tune.options import TuneOptions
 from grls.tune.run import tune_spec
 from grls.tune.step import DevQueries, TuneChoice, Tuning

@@ -296,6 +296,8 @@ def _plain_reason(reason: str, path: list[str], owner: str, command: str, types:
         for pattern, words in _KINDS:
             kind = re.sub(pattern, words, kind)
         return f"{Option(name)}: expected {kind}{got}"
+    if "instantiatable class" in reason:
+        return f"{Option(name)}: expected a name, with init_args where it has options."
     return f"{Option(name)}: {reason}" if path else reason
 
 

@@ -22,6 +22,11 @@ Floats = npt.NDArray[np.floating[Any]]
 Input = TypeVar("Input", bound=Hashable)
 
 
+def is_causal(model: Any) -> bool:
+    """Whether a model reads its input as a prefix of its output."""
+    return not model.config.is_encoder_decoder
+
+
 def once_each(inputs: Sequence[Input]) -> tuple[list[Input], list[int]]:
     """The distinct inputs of a model in order, and for each input its number among them, ``[n]``.
 

@@ -13,12 +13,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grls.data.corpus import corpus_file
 from grls.data.inputs.tables import json_value
@@ -30,57 +29,17 @@ from grls.retrieve.spec import (
     FORMAT,
     MANIFEST,
     Component,
-    Member,
     folder_name,
     followed,
     is_retriever,
     member_path,
     read_spec,
-    recorded,
     refuse_changed,
     relative,
 )
 
-if TYPE_CHECKING:
-    from grls.retrieve.fusion.retriever import Fusion
-    from grls.retrieve.hops.options import HopOptions
-    from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
-    from grls.retrieve.rescored.options import Rereading
-
 MEMBERS = "members"
 """The folder of the members in a self-contained copy."""
-
-
-def hybrid_spec(generator: Member, priors: Sequence[PriorSpec], options: PriorOptions) -> dict[str, Any]:
-    """A generator with priors that look ahead."""
-    if not priors and not options.empty_weight:
-        raise ConfigError("no prior is given: name a retriever that looks ahead, or set empty_weight.")
-    named = [recorded(prior) for prior in priors]
-    return {"kind": "hybrid", "generator": generator, "priors": named, **recorded(options)}
-
-
-def hops_spec(retriever: Member, hops: HopOptions) -> dict[str, Any]:
-    """A retriever that retrieves hop by hop with another one."""
-    return {"kind": "hops", "retriever": retriever, "hops": recorded(hops)}
-
-
-def fusion_spec(members: Sequence[Member], fusion: Fusion, depth: int | None = None) -> dict[str, Any]:
-    """A fusion of several retrievers over one corpus."""
-    spec = {"kind": "fusion", "members": list(members), **recorded(fusion)}
-    return spec | ({} if depth is None else {"depth": depth})
-
-
-def rescored_spec(retriever: Member, model: str, rereading: Rereading) -> dict[str, Any]:
-    """A retriever whose best passages a cross-encoder, a folder or hub name, rescores."""
-    from grls.models.load.opening import refuse_missing_folder  # loads libraries that BM25 needs not
-
-    refuse_missing_folder(model)
-    path = Path(model).expanduser()
-    named = str(path.absolute()) if path.is_dir() else model
-    weight = {} if rereading.weight is None else {"weight": rereading.weight}
-    return {
-        "kind": "rescored", "retriever": retriever, "model": named, "passages": rereading.passages, **weight,
-    }  # fmt: skip
 
 
 def compose(spec: dict[str, Any], opening: Opening | None = None) -> Component:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grls.data.filter_options import FilterOptions
@@ -35,7 +35,8 @@ class RetrieverRun:
     Attributes:
         data: The data set of the queries; like ``split`` and ``limit`` (None: all), for the manifest.
         k: Number of passages for each query.
-        filters: The filter of each query.
+        filters: The filter of each query; None: there is none.
+        filter: The options that made them, for the manifest.
         index_seconds: Seconds that the index took, for the manifest; None: unknown.
         own: Ids of the queries that are passages, and do not find themselves
             (:func:`~grls.data.dataset.passage_queries`).
@@ -46,9 +47,9 @@ class RetrieverRun:
     data: str
     split: str | None
     k: int
-    filters: Sequence[Filter | None]
-    filter: FilterOptions
     precision: str
+    filters: Sequence[Filter | None] | None = None
+    filter: FilterOptions = field(default_factory=FilterOptions)
     limit: int | None = None
     index_seconds: float | None = None
     own: Set[str] = frozenset()
@@ -72,7 +73,8 @@ class RetrieverRun:
 
     def retrieve(self, part: slice) -> list[Retrieved]:
         """The results of some of the queries."""
-        queries, filters = self.queries[part], self.filters[part]
+        queries = self.queries[part]
+        filters = [None] * len(queries) if self.filters is None else self.filters[part]
         return retrieve_results(self.retriever, queries, self.k, filters, self.own)
 
     def info(self, name: str | None) -> RunInfo:

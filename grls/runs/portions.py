@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 FORMAT = 1
-ENDINGS = (".trec", ".jsonl")
+ENDINGS, ANSWERS = (".trec", ".jsonl"), ".answers.jsonl"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from grls.errors import ConfigError, GrlsError, Option, out_of_memory
 from grls.io.ending import quiet
 from grls.io.files import is_write_failure
-from grls.train.core.clock import TrainingClock
+from grls.train.core.clock import TrainingClock, TrainingResult
 from grls.train.core.datamodule import FitData
 from grls.train.core.engine import begin, fit_model
 from grls.train.core.module import GeneratorModule
@@ -24,7 +24,6 @@ from grls.train.generator.callbacks import ConstrainedRecall
 from grls.train.generator.data import MemoriseData, RetrieveData
 from grls.train.generator.module import Retrieve
 from grls.train.options import RecallStage, RichesStage, TrainerOptions, TrainingStage, as_record
-from grls.train.result import TrainingResult
 from grls.train.riches.callbacks import QuoteRecall
 from grls.train.riches.data import InterlacedData
 

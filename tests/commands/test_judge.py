@@ -28,8 +28,7 @@ from grls.fitting.splits import read_data
 from grls.io.seal import seal
 from grls.io.work import alone_in
 from grls.retrieve.base import Retriever
-from grls.retrieve.compose import fusion_spec
-from grls.retrieve.fusion.retriever import Fusion
+from grls.retrieve.fusion.retriever import Fusion, fusion_spec
 from grls.retrieve.spec import FORMAT
 
 CORPUS = [

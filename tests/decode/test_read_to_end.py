@@ -9,7 +9,8 @@ from models_small import END, small_bart, small_gpt2, small_llama, small_t5
 
 from grls.decode import rescore as module
 from grls.decode.rescore import rescore, rescore_plain
-from grls.models.load.kinds import is_causal, plain_generator, slot_model
+from grls.models.base import is_causal
+from grls.models.load.kinds import plain_generator, slot_model
 
 INPUTS = [[5, 6, 7], [8, 9], [10, 11, 12, 13, 14]]
 PASSAGES = [

@@ -18,7 +18,6 @@ from grls.data.dataset import write_dataset
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.evaluation.answers import (
-    ENDING,
     Answered,
     Evidence,
     read_answers,
@@ -28,7 +27,7 @@ from grls.evaluation.answers import (
     write_answers,
 )
 from grls.evaluation.metrics import answer_f1, normalise_answer, novel_f1
-from grls.runs.portions import RunInfo, write_info
+from grls.runs.portions import ANSWERS, RunInfo, write_info
 
 PASSAGES = [
     Passage("a", "it is blue .", "the barn"), Passage("b", "the barn is red", ""),
@@ -97,13 +96,13 @@ def answered(
 ) -> str:
     """A file of answers, and the run and the manifest beside it."""
     corpus = Corpus.read(data)
-    write_answers(place / f"{name}{ENDING}", lines)
+    write_answers(place / f"{name}{ANSWERS}", lines)
     write_jsonl_run(place / f"{name}.jsonl", QUERIES, corpus, "full")
     named = more.pop("named", name)
     write_info(
         place / name, RunInfo("generator", named, "single", corpus.fingerprint, "", "", split, "full", **more)
     )
-    return str(place / f"{name}{ENDING}")
+    return str(place / f"{name}{ANSWERS}")
 
 
 def scores_of(lines: list[Any], tmp_path: Path, **options: Any) -> dict[str, Any]:
@@ -209,10 +208,10 @@ def test_an_answer_that_repeats_what_was_said_is_right_where_the_accepted_one_do
 
 def test_the_command(data: Path, tmp_path: Path, capsys: Capsys) -> None:
     nli = nli_models.classifier(tmp_path / "nli")
-    write_answers(tmp_path / f"two{ENDING}", [line("q1", "")])
+    write_answers(tmp_path / f"two{ANSWERS}", [line("q1", "")])
     files = [
         answered(tmp_path, data, "one", LINES, named="The | first", seconds=6.0),
-        f"{tmp_path}/two{ENDING}",
+        f"{tmp_path}/two{ANSWERS}",
     ]
     output = tmp_path / "scores.json"
     code = main(
@@ -275,8 +274,8 @@ def test_what_cannot_be_scored_is_refused(
     monkeypatch.chdir(tmp_path)
     write_jsonl_run(tmp_path / "x.jsonl", QUERIES, Corpus.read(data), "full")
     for name in ("x", "other"):
-        write_answers(f"{name}{ENDING}", LINES)
-    write_answers(f"bad{ENDING}", [LINES[0] | {"query_id": "q9"}])
+        write_answers(f"{name}{ANSWERS}", LINES)
+    write_answers(f"bad{ANSWERS}", [LINES[0] | {"query_id": "q9"}])
     write_info(Path("other"), RunInfo("generator", "n", "single", "other", "", "", None, "full"))
     assert says in fails(capsys, "evaluate", *line.split(), "--data=data")
 

@@ -5,12 +5,12 @@ from pathlib import Path
 from grls.answer.ralm.reranker import Reranker, RerankExample
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
+from grls.train.core.clock import TrainingResult
 from grls.train.core.datamodule import EncoderData
 from grls.train.core.engine import begin
 from grls.train.options import EncoderOptions
 from grls.train.reranker.module import WrittenExamples
 from grls.train.reranker.run import fit_reranker
-from grls.train.result import TrainingResult
 
 NAMES = ("otter", "heron", "badger", "lynx")
 ANIMALS = Corpus.from_passages([Passage(name, f"the {name} is calm .") for name in NAMES])

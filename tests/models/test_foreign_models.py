@@ -64,6 +64,7 @@ from grls.retrieve.build import Building, build
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.encoded import EncodedRetriever
 from grls.retrieve.multi_vector import MultiVectorRetriever
+from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.sparse import SparseRetriever
 from grls.train.biencoder.run import run_biencoder
 from grls.train.options import BiEncoderOptions, BiEncoderTraining
@@ -608,7 +609,7 @@ def check_scores(kind: str, folder: Path, place: Path) -> None:
     CORPUS.write(place / "corpus.jsonl")
     how = Building(str(place / "retriever"), kind, device="cpu")
     build(str(folder), str(place / "corpus.jsonl"), how)
-    opened = KINDS[kind][0].from_pretrained(place / "retriever", "cpu")
+    opened = load_retriever(place / "retriever", Opening("cpu"))
     opened.truncate_queries = True
     check_ranking(opened, expected(kind, folder))
 

@@ -15,7 +15,6 @@ from small_data import small_retriever, tiny_bert
 
 from grls.api.streaming import StreamedHop, plan_hops, stream_hops
 from grls.data.corpus import Corpus
-from grls.data.filter_options import FilterOptions
 from grls.data.filters import Only
 from grls.data.types import Hit, Query
 from grls.decode.gpu.search import DeviceDecoder
@@ -195,7 +194,7 @@ def test_a_run_that_another_search_began_is_not_resumed(
 ) -> None:
     """Its manifest says which search decoded; workers choose theirs."""
     queries = [Query("q", TEXTS[0])]
-    run = RetrieverRun(generator, queries, "data", None, 3, [None], FilterOptions(), "float32")
+    run = RetrieverRun(generator, queries, "data", None, 3, "float32")
     begun: list[Any] = []
 
     def begin(settings: Any, *arguments: Any) -> Any:

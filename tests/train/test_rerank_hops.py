@@ -18,13 +18,13 @@ from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.compose import compose, rescored_spec, write_retriever
+from grls.retrieve.compose import compose, write_retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.registry import Opening, load_retriever
-from grls.retrieve.rescored.options import Rereading
+from grls.retrieve.rescored.options import Rereading, rescored_spec
 from grls.retrieve.rescored.retriever import over
 from grls.train.options import RerankHopOptions
 from grls.train.reranker.module import RerankHops

@@ -10,9 +10,8 @@ from train_helpers import arguments, logged
 
 from grls.errors import ConfigError
 from grls.models.load.generators import Pretrained
-from grls.train.core.clock import TrainingClock, TrainingStep
+from grls.train.core.clock import TrainingClock, TrainingResult, TrainingStep
 from grls.train.options import read_stage
-from grls.train.result import TrainingResult
 from grls.train.training import train
 
 

@@ -15,14 +15,10 @@ import transformers
 
 import grls
 from grls.errors import ConfigError
+from grls.models.base import is_causal
 from grls.models.causal.slots import CausalGenerator, CausalTrees, plant_causal
 from grls.models.seq2seq.slots import Seq2SeqGenerator, Seq2SeqTrees, plant
 from grls.models.sessions.memory import SlotModel
-
-
-def is_causal(model: Any) -> bool:
-    """Whether a model reads its input as a prefix of its output."""
-    return not model.config.is_encoder_decoder
 
 
 def tried_with() -> dict[str, str]:

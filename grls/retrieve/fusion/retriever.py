@@ -232,3 +232,9 @@ class FusionRetriever:
 class _Members:
     members: list[Member]
     depth: Count | None = None
+
+
+def fusion_spec(members: Sequence[Member], fusion: Fusion, depth: int | None = None) -> dict[str, Any]:
+    """A fusion of several retrievers over one corpus."""
+    spec = {"kind": "fusion", "members": list(members), **recorded(fusion)}
+    return spec | ({} if depth is None else {"depth": depth})

@@ -48,10 +48,11 @@ from grls.index.storage import load_index, write_index
 from grls.io.files import atomic_folder, other_format, read_json, temporary
 from grls.io.progress import counted
 from grls.io.seal import seal
+from grls.models.base import is_causal
 from grls.models.head import RESCORE, read_rescore_input
 from grls.models.load.build import checked_stages, load_tokenizer
 from grls.models.load.generators import Pretrained
-from grls.models.load.kinds import is_causal, tried_with
+from grls.models.load.kinds import tried_with
 from grls.models.load.opening import write_network
 from grls.models.precision import move
 from grls.retrieve.build import Building

@@ -44,10 +44,10 @@ from grls.index.rows import Form, Ints
 from grls.index.subset import Subset
 from grls.io.locks import exclusive
 from grls.io.progress import Progress
-from grls.models.base import Floats, check_positions, once_each
+from grls.models.base import Floats, check_positions, is_causal, once_each
 from grls.models.causal.slots import CausalTrees
 from grls.models.head import RescoreInput, readout
-from grls.models.load.kinds import is_causal, plain_generator, slot_model
+from grls.models.load.kinds import plain_generator, slot_model
 from grls.models.load.language import model_fingerprint
 from grls.models.sessions.memory import SlotModel
 from grls.retrieve.base import (
@@ -58,6 +58,7 @@ from grls.retrieve.base import (
     Evidence,
     NextHop,
     Plan,
+    PlanSource,
     Retriever,
     single_steps,
 )
@@ -174,7 +175,10 @@ class GenerativeRetriever:
     open = classmethod(open_folder)
     save_pretrained = save_folder
     shared_by = staticmethod(folder_key)
-    run_plans = run_plans
+
+    def run_plans(self, source: PlanSource) -> None:
+        """For a server: run the retrievals of a source in one search, which others may join."""
+        run_plans(self, source)
 
     def reopened(self, folder: Path, opening: Opening) -> Self:
         retriever = copy(self)

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 from grls.data.types import Steps
 from grls.errors import ConfigError, Option
 from grls.io.arguments import Count, NonNegativeInt, PositiveFloat, Share, options
+from grls.retrieve.spec import Member, recorded
 
 Choice = Literal["likeliest", "expected-f1"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -155,3 +156,8 @@ class HopOptions:
 
 USUAL_HOPS = HopOptions()
 """A single step."""
+
+
+def hops_spec(retriever: Member, hops: HopOptions) -> dict[str, Any]:
+    """A retriever that retrieves hop by hop with another one."""
+    return {"kind": "hops", "retriever": retriever, "hops": recorded(hops)}

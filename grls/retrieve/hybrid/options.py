@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+from grls.errors import ConfigError
 from grls.io.arguments import NegativeFloat, NonNegativeFloat, PositiveFloat, options
+from grls.retrieve.spec import Member, recorded
 
 DONE_SHARE = math.log(0.5)
 """Log-probability of DONE in a prior that does not know DONE (nats): that of all passages together."""
@@ -44,3 +47,11 @@ class PriorOptions:
     empty_weight: NonNegativeFloat = 0.0
     done_share: NegativeFloat = DONE_SHARE
     normalized: bool = False
+
+
+def hybrid_spec(generator: Member, priors: Sequence[PriorSpec], options: PriorOptions) -> dict[str, Any]:
+    """A generator with priors that look ahead."""
+    if not priors and not options.empty_weight:
+        raise ConfigError("no prior is given: name a retriever that looks ahead, or set empty_weight.")
+    named = [recorded(prior) for prior in priors]
+    return {"kind": "hybrid", "generator": generator, "priors": named, **recorded(options)}

@@ -32,7 +32,7 @@ from grls.decode.beam import ScoredPassage
 from grls.decode.prior import Prior
 from grls.errors import DataError
 from grls.io.arguments import options
-from grls.retrieve.base import ChainToContinue, Description, Evidence, HopHits, NextHop, Plan
+from grls.retrieve.base import ChainToContinue, Description, Evidence, HopHits, NextHop, Plan, PlanSource
 from grls.retrieve.generative.plans import run_plans
 from grls.retrieve.generative.retriever import GenerativeRetriever, as_generator
 from grls.retrieve.hops.finders import hits_and_done
@@ -69,7 +69,6 @@ class HybridRetriever:
     tuned_by = ("grls.tune.priors:PRIORS", "grls.tune.weights:RESCORING")
     learned_done: bool | None = None  # not known of a generator
     folders = ("generator", "priors.*.retriever")
-    run_plans = run_plans
 
     def __init__(
         self,
@@ -83,6 +82,10 @@ class HybridRetriever:
         self.priors = tuple(priors)
         self.done_share = done_share
         self.scores_are_log_probabilities = self.normalized = normalized
+
+    def run_plans(self, source: PlanSource) -> None:
+        """For a server: run the retrievals of a source in one search, which others may join."""
+        run_plans(self, source)
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:

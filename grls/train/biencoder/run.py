@@ -17,9 +17,8 @@ from grls.models.biencoder import BiEncoderModel
 from grls.models.load.sentence_folder import MODULES
 from grls.train.biencoder.dev import Split
 from grls.train.biencoder.examples import BiEncoderExamples, RetrieverMiner, TeacherScores
-from grls.train.core.clock import TrainingClock
+from grls.train.core.clock import TrainingClock, TrainingResult
 from grls.train.options import BiEncoderOptions, BiEncoderTraining, as_record
-from grls.train.result import TrainingResult
 
 with needing("train", "training a bi-encoder"):
     from lightning.pytorch.loggers import Logger

@@ -1,4 +1,4 @@
-"""The time of a training: its limit in seconds, and a report of every step.
+"""The time of a training: its limit in seconds, a report of every step, and what it came to.
 
 It loads nothing of Lightning.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
@@ -121,3 +123,28 @@ class TrainingClock:
         still = self.meter(TrainingStep(self.stage, self._step, self._of, left))
         if still is not None and self.max_seconds is not None:
             self.max_seconds = self.seconds + still
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A training that has ended, with a model that is ready for use.
+
+    Attributes:
+        model: Folder of the model.
+        logs: Its log: a folder with ``metrics.csv``.
+        monitor: The measure on dev by which the model was chosen, such as ``dev_recall``.
+        best: Its best value; None: dev was not measured, and the model is that of the last step.
+        steps: Optimizer steps of the run, those before it was resumed included.
+        examples: Training examples.
+        seconds: Seconds that this call took.
+        time_is_up: Whether ``max_seconds`` ended the training before its last step.
+    """
+
+    model: Path
+    logs: Path
+    monitor: str
+    best: float | None
+    steps: int
+    examples: int
+    seconds: float
+    time_is_up: bool

@@ -35,7 +35,7 @@ from grls.train.core.checkpoints import (
     refuse_unfinished,
     run_settings,
 )
-from grls.train.core.clock import TrainingClock
+from grls.train.core.clock import TrainingClock, TrainingResult
 from grls.train.core.datamodule import FitData
 from grls.train.core.module import TrainingModule
 from grls.train.core.processes import by_first, launched, leaving_no_group
@@ -51,7 +51,6 @@ from grls.train.core.trainer import (
     spoiled,
 )
 from grls.train.options import EncoderOptions
-from grls.train.result import TrainingResult
 
 log = logging.getLogger(__name__)
 

@@ -27,11 +27,10 @@ from transformers.optimization import Adafactor
 from grls.data.codec import CLOSING_MARKERS, reset_tokenizer
 from grls.errors import ConfigError, MismatchError, Option
 from grls.io.files import atomic_folder, write_json
-from grls.models.base import check_positions
+from grls.models.base import check_positions, is_causal
 from grls.models.head import Head
 from grls.models.load.build import BESIDE, TRAINING, Loaded, add_markers, add_rows, is_four_bit
 from grls.models.load.generators import GeneratorSpec
-from grls.models.load.kinds import is_causal
 from grls.models.load.opening import write_network
 from grls.models.lora import add_adapters, merge_adapters
 from grls.train.core.collate import Batch, DecisionTensors, Pairs

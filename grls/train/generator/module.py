@@ -17,9 +17,8 @@ from transformers import AttentionInterface
 from transformers.modeling_outputs import BaseModelOutput
 
 from grls.errors import ConfigError, out_of_memory
-from grls.models.base import check_positions
+from grls.models.base import check_positions, is_causal
 from grls.models.causal.slots import refuse_windows
-from grls.models.load.kinds import is_causal
 from grls.models.sessions.memory import SHORT, agree, attending, configs_of, may_attend_plainly
 from grls.train.core.collate import Batch, Pairs
 from grls.train.core.module import GeneratorModule

@@ -14,9 +14,8 @@ from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.ending import needing, quiet
 from grls.io.files import sha256
-from grls.train.core.clock import TrainingClock
+from grls.train.core.clock import TrainingClock, TrainingResult
 from grls.train.options import USUAL_RERANK_HOPS, EncoderOptions, RerankerTraining, as_record
-from grls.train.result import TrainingResult
 
 with needing("train", "training a reranker"):
     from grls.train.core.datamodule import EncoderData

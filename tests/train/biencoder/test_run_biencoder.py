@@ -10,9 +10,8 @@ from biencoder_helpers import logged
 from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoderModel
 from grls.train.biencoder.run import run_biencoder
-from grls.train.core.clock import TrainingClock, TrainingStep
+from grls.train.core.clock import TrainingClock, TrainingResult, TrainingStep
 from grls.train.options import BiEncoderOptions, BiEncoderTraining
-from grls.train.result import TrainingResult
 
 FIT = BiEncoderOptions(epochs=3, batch_size=4, learning_rate=1e-2, log_every=1, k=1, device="cpu")
 """30 pairs, 4 a batch: 8 steps an epoch."""
