@@ -11,6 +11,7 @@ from typing import Any
 
 from grls.cluster.options import USUAL_WORKERS, WorkerOptions, workers_of
 from grls.data.corpus import Corpus
+from grls.data.inputs.entries import corpus_of
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.index.options import IndexOptions, LimitOptions
@@ -107,7 +108,7 @@ def make_bm25(
     """Make a folder of BM25 over a corpus.
 
     Args:
-        corpus: ``corpus.jsonl`` or the data set folder that holds it.
+        corpus: ``corpus.jsonl``, the data set folder that holds it, or a folder of documents.
         output: The retriever folder; an earlier one there is replaced.
         bm25: How passages are scored.
         analyzer: How texts are split into words.
@@ -115,7 +116,7 @@ def make_bm25(
     from grls.retrieve.bm25 import BM25Retriever
 
     refuse_unusable(output, MANIFEST)
-    passages = Corpus.read(corpus)
+    passages = corpus_of(corpus)
     begun = perf_counter()
     BM25Retriever(passages, **asdict(bm25), analyzer=analyzer).save_pretrained(output)
     write_json(Path(output) / TIME, {"seconds": perf_counter() - begun})

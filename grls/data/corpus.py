@@ -75,7 +75,11 @@ class Corpus:
         """
         file = corpus_file(path)
         if not file.is_file():
-            raise DataError("no such file; a corpus is a JSONL file or a folder with corpus.jsonl.", file)
+            raise DataError(
+                "no such file; a corpus is a JSONL file or a folder with corpus.jsonl, which `grls prepare "
+                "texts` makes of documents.",
+                file,
+            )
         table, facts = read_table(file)
         corpus = cls(table, str(file), facts)
         if not len(corpus):

@@ -84,9 +84,9 @@ class PassageTable:
 
 def cache_folder() -> Path:
     """The cache of ``datasets``, without importing it, which takes most of a second."""
-    from huggingface_hub.constants import HF_HOME
-
-    return Path(os.environ.get("HF_DATASETS_CACHE") or Path(HF_HOME) / "datasets") / "grls"
+    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    home = os.environ.get("HF_HOME") or f"{caches}/huggingface"
+    return Path(os.environ.get("HF_DATASETS_CACHE") or f"{home}/datasets").expanduser() / "grls"
 
 
 def read_table(file: Path) -> tuple[PassageTable, Facts]:

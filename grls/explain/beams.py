@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -31,9 +31,11 @@ from grls.io.locks import exclusive
 from grls.io.progress import counted
 from grls.models.base import Floats, GeneratorModel, Session
 from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, no_beam, single_steps
-from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.hops.stop import Never, StopRule, stop_of_hop
+
+if TYPE_CHECKING:
+    from grls.retrieve.generative.retriever import GenerativeRetriever
 
 MOST_STEPS = 256
 """Steps of a search that are listed."""

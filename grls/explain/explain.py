@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -31,9 +31,11 @@ from grls.explain.beams import passage_numbers, passage_or_done
 from grls.explain.options import candidates_listed
 from grls.io.locks import exclusive
 from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, single_steps
-from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.hops.stop import Never, StopRule, stop_of_hop
+
+if TYPE_CHECKING:
+    from grls.retrieve.generative.retriever import GenerativeRetriever
 
 
 def explainable(retriever: Retriever) -> DecodesPassages | None:

@@ -229,7 +229,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "eval": ("ir_measures", "pandas", "datasets", "evaluate", "jinja2"),
     "models": (
         *("torch", "transformers", "tokenizers", "accelerate", "safetensors", "sentence_transformers"),
-        *("faiss", "marisa_trie", "pydivsufsort", "scipy", "sklearn"),
+        *("huggingface_hub", "faiss", "marisa_trie", "pydivsufsort", "scipy", "sklearn"),
     ),
     "train": ("lightning", "tensorboard"),
     "lora": ("peft",),

@@ -9,17 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import HfApi, snapshot_download
-from huggingface_hub.errors import (
-    HfHubHTTPError,
-    HFValidationError,
-    LocalEntryNotFoundError,
-    LocalTokenNotFoundError,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
-
 from grls.errors import ConfigError, DataError
+from grls.io.ending import needing
 from grls.io.files import read_json, temporary
 from grls.io.progress import counted
 from grls.retrieve.base import Retriever
@@ -29,6 +20,17 @@ from grls.retrieve.spec import (
     MANIFEST,
     is_retriever,
 )
+
+with needing("models", "the model hub"):
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        LocalTokenNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
 
 _EXECUTABLE = (".py", ".pyc", ".so", ".pkl", ".pickle", ".bin", ".pt", ".pth", ".ckpt", ".joblib", ".dill")
 """Endings of files that can run code when they are opened; a retriever has none of them."""

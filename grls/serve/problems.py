@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any
 
@@ -131,12 +132,16 @@ _MOST, _LONGEST = 10, 200
 """Faults of a request that are listed, and characters of the name of a field."""
 
 
-def faults_of(errors: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The first faults that pydantic found: the field, and its problem."""
+def faults_of(errors: Sequence[Mapping[str, Any]], fields: Collection[str] = _FIELDS) -> list[dict[str, str]]:
+    """The first faults that pydantic found: the field, and its problem; ``fields`` are all names."""
     faults = []
     for error in errors[:_MOST]:
         field = ".".join(map(str, error["loc"] or ("body",)))[:_LONGEST].encode("utf-8", "replace").decode()
-        faults.append({"field": field, "problem": f"{error['msg']}, got {short_repr(error['input'])}"})
+        said = f"{error['msg']}, got {short_repr(error['input'])}"
+        if error["type"] == "extra_forbidden":
+            near = get_close_matches(field, fields, 1) or ([] if len(fields) > _MOST else sorted(fields))
+            said = f"there is no such field; did you mean {' or '.join(near)}?" if near else said
+        faults.append({"field": field, "problem": said})
     return faults
 
 

@@ -277,7 +277,7 @@ async def _answer(
     try:
         call = TOOLS[name].model_validate(arguments)
     except ValidationError as error:
-        faults = faults_of(error.errors())
+        faults = faults_of(error.errors(), TOOLS[name].model_fields)
         return f"the call of {name} cannot be used: {listed(faults)}.", True
     try:
         serving = await opened()
