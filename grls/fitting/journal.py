@@ -31,7 +31,7 @@ from grls.tune.step import Journal
 JOURNAL = "fit.jsonl"
 CLOCK = "stages/clock.json"
 
-_NAMES, _NUMBERS = 28, 12  # widths of the columns of the table that fills
+_NAMES, _NUMBERS = 30, (21, 9, 12)  # widths of the columns of the table that fills
 _REDRAWN = 0.5  # seconds between two drawings on a terminal
 _WRITTEN = 15.0  # seconds between two writings of the clock
 _GRACE, _AGAIN = 1.05, 5.0
@@ -146,7 +146,8 @@ class FitProgress:
     def row(self, name: str, *cells: str) -> None:
         """A row of the table that fills: a candidate or stage, numbers or a text."""
         *numbers, text = cells
-        self.say(f"{name:<{_NAMES}}{''.join(f'{cell:>{_NUMBERS}}' for cell in numbers)}  {text}".rstrip())
+        columns = "".join(f"{cell:>{width}}" for cell, width in zip(numbers, _NUMBERS, strict=False))
+        self.say(f"{name:<{_NAMES}}{columns}  {text}".rstrip())
         for line in self._notes:
             self.say(f"  {line}")
         self._notes.clear()
