@@ -21,7 +21,7 @@ from grls.fitting.journal import JOURNAL, FitClock, FitProgress, failure, fit_jo
 from grls.fitting.options import FitOptions
 from grls.fitting.questions import QUESTIONS, plan_questions, written_questions
 from grls.fitting.result import Fitted, milliseconds, write_outcome
-from grls.fitting.search import Allowance, Skipped, Stage, TimeIsUp, search_stages
+from grls.fitting.search import Allowance, Skipped, Stage, TimeIsUp, more_time, search_stages
 from grls.fitting.splits import DEV, TEST, TRAIN, SplitData
 from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, without_warnings
@@ -142,8 +142,7 @@ class _FitRun:
                 skipped.insert(0, Skipped(QUESTIONS, record["work"], record["nothing"]))
         lacked, more = [stage.seconds for stage in skipped if stage.seconds is not None], ""
         if lacked and self.whole < math.inf:  # what is not known may take as long again
-            budget = f"+{math.ceil((1.5 * max(lacked) or self.whole) / 60)}m"
-            more = f"Next: more time, {Option('budget', budget)!s}."
+            more = f"Next: more time, {more_time(max(lacked) or self.whole / 1.5)}."
         elif not self.data.unlabelled and len(best.chosen.values) < _FEW:
             more = "Next: more questions with their passages."
         elif self.data.hops and not self.data.links:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 from time import perf_counter
 from typing import NamedTuple
 
@@ -81,6 +81,11 @@ class Skipped(NamedTuple):
     seconds: float | None = None
 
 
+def more_time(seconds: float) -> str:
+    """The budget for what is measured to take so many seconds, half of that more in reserve."""
+    return str(Option("budget", f"+{ceil(1.5 * seconds / 60)}m"))
+
+
 def search_stages(
     stages: Sequence[Stage],
     left: Callable[[], float],
@@ -126,7 +131,8 @@ def search_stages(
             ended[name] = do(stage, seconds, again)
         except TimeIsUp as end:
             if again:
-                ended[name] = f"left out: {end}; another call with {Option('budget', '+30m')!s} goes on"
+                time = more_time(end.seconds) if end.seconds else "more time"
+                ended[name] = f"left out: {end}; another call with {time} goes on"
             elif seconds:
                 say(name, f"{end}; it goes on if there is time left")
             cut[name] = end

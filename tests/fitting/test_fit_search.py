@@ -201,8 +201,8 @@ def test_what_there_is_no_time_for_is_said() -> None:
         stages, lambda: next(left), cut_off({"embed": 2}, turns, 40.0), lambda *line: lines.append(line)
     )
     assert turns == [("embed", 100.0), ("embed", 50.0)]
-    more = 'another call with budget="+30m" goes on'
-    late = f"left out: no time was left for it; {more}"
+    more = 'another call with budget="+1m" goes on'
+    late = "left out: no time was left for it; another call with more time goes on"
     assert [(one.name, one.why, one.seconds) for one in skipped] == [
         ("embed", f"left out: the time was up before it was done; {more}", 40.0),
         ("train", "there is no embed", None),
