@@ -427,27 +427,32 @@ def quality_by_time(points: Mapping[str, tuple[float, float]], chosen: str, meas
     times = [log10(seconds) for seconds, _ in points.values()]
     low, high = floor(min(times)), max(ceil(max(times)), floor(min(times)) + 1)
     worst, best = (of(value for _, value in points.values()) for of in (min, max))
-    marks = []
-    for tick in range(low, high + 1):
-        x = 20 + 440 * (tick - low) / (high - low)
-        marks.append(f'<path d="M{x:.0f} 10V240" stroke="currentColor" stroke-opacity="0.15"/>')
-        side = "start" if tick == low else "end" if tick == high else "middle"
-        marks.append(f'<text x="{x:.0f}" y="258" text-anchor="{side}">{_time(10.0**tick)}</text>')
-    free = 0.0  # the next name stands below it
-    ranked = sorted(zip(points.items(), times, strict=True), key=lambda point: -point[0][1][1])
+    marks, free = [], {"start": 0.0, "end": 0.0}  # on each side the next name stands below the others
+    ranked = sorted(
+        zip(points.items(), times, strict=True), key=lambda point: (-point[0][1][1], point[0][0] != chosen)
+    )
     for (name, (_, value)), time in ranked:
         x, y = 20 + 440 * (time - low) / (high - low), 25 + 200 * (best - value) / max(best - worst, 0.01)
-        free = max(free + 16, y)
         side, shift = ("end", -10) if x > 240 else ("start", 10)
+        free[side] = below = max(free[side] + 16, y)
         size, role = (7, "chosen") if name == chosen else (4, "other")
         words = escape(textwrap.shorten(f"{100 * value:.1f} {name}", 40, placeholder=" …"))
+        if below > y + 8:
+            led = f"M{x:.0f} {y:.0f}L{x + shift:.0f} {below:.0f}"
+            marks.append(f'<path d="{led}" stroke="currentColor" stroke-opacity="0.4"/>')
         marks.append(
             f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{size}" class="{role}"/><text x="{x + shift:.0f}" '
-            f'y="{free + 4:.0f}" text-anchor="{side}" class="{role}">{words}</text>'
+            f'y="{below + 4:.0f}" text-anchor="{side}" class="{role}">{words}</text>'
         )
+    end = max(240, *free.values()) + 8
+    for tick in range(low, high + 1):
+        x = 20 + 440 * (tick - low) / (high - low)
+        marks.append(f'<path d="M{x:.0f} 10V{end:.0f}" stroke="currentColor" stroke-opacity="0.15"/>')
+        side = "start" if tick == low else "end" if tick == high else "middle"
+        marks.append(f'<text x="{x:.0f}" y="{end + 16:.0f}" text-anchor="{side}">{_time(10.0**tick)}</text>')
     svg = (
         f'<svg aria-hidden="true" xmlns="http://www.w3.org/2000/svg" width="560" '
-        f'viewBox="0 0 480 {max(265, free + 15):.0f}" '
+        f'viewBox="0 0 480 {end + 24:.0f}" '
         f'font-family="sans-serif" font-size="13" fill="currentColor">{"".join(marks)}</svg>'
     )
     said = "; ".join(f"{n}: {100 * v:.1f} in {_time(s)}" for n, (s, v) in points.items())
