@@ -231,9 +231,9 @@ class Comparison:
             "ensemble-rrf-single", f"{both} + bm25, rrf, single", (*pair, "bm25"), "--fusion.method", "rrf"
         )
         plan = self.plan
-        for steps in [*(["fixed"] if plan.hops else []), *(["dynamic"] if plan.dynamic else [])]:
+        if plan.hops:
             cut = ("--k", "20") if plan.pooled else ()
-            self.fuse(f"ensemble-{steps}", f"{both}, interleaved, {steps}", pair, *cut)
+            self.fuse("ensemble-fixed", f"{both}, interleaved, fixed", pair, *cut)
         for second in self.seconds():
             system = second.removesuffix("2")
             name = f"two {system}s, interleaved, single"

@@ -143,6 +143,10 @@ def main(data: str, output: str, kind: Perturbation = "typo", seed: int = 0, spl
             continue
         queries.append(changed._replace(id=f"{query.id}-{kind}"))
         qrels[split][f"{query.id}-{kind}"] = qrels[split][query.id]
+    if not told:
+        needs = {"language": '"translations" in the metadata of queries', "alias": "a corpus with titles"}
+        need = needs.get(kind, "queries with qrels")
+        raise SystemExit(f"error: {kind} changes no query of {split} in {data}: it needs {need}.")
     write_dataset(output, corpus, queries, qrels)
     print(f"{told:,} perturbed queries among {len(qrels[split]):,} of {split}")
 

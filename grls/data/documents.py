@@ -467,12 +467,22 @@ def _tag_of_markdown(tag: re.Match[str]) -> str:
 
 
 def html_document(name: str, text: str) -> Document:
+    text = _without_endless(text)
     page = _Page()
     page.feed(text)
     if page.skipped:  # an element that never ends: nothing is left out, then
         page = _Page(skip=frozenset({"script", "style"}))
         page.feed(text)
     return page.document(name)
+
+
+def _without_endless(text: str) -> str:
+    """A page without beginnings of scripts, titles and comments that never end, for these take the rest."""
+    for tag in _WHOLE:
+        end = max((found.end() for found in re.finditer(rf"</{tag}\s*>", text, re.IGNORECASE)), default=0)
+        text = text[:end] + re.sub(rf"<{tag}\b[^>]*>", "", text[end:], flags=re.IGNORECASE)
+    end = text.rfind("-->") + 1
+    return text[:end] + text[end:].replace("<!--", "")
 
 
 def _read_pdf(file: Path, name: str) -> Document:
@@ -534,6 +544,7 @@ class _Page(HTMLParser):
         self._links: list[WrittenLink] = []
         self._anchors: dict[str, int] = {}
         self._places: list[tuple[int, int]] = []
+        self._slugs: Counter[str] = Counter()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = {name: value or "" for name, value in attrs}
@@ -603,7 +614,10 @@ class _Page(HTMLParser):
         self._text[part:] = [words]
         self._headings.append(Heading(begin, self._size, level))
         if self._markdown:
-            self._anchors.setdefault(slug(words), begin)
+            name = slug(words)
+            again = f"{name}-{self._slugs[name]}" if self._slugs[name] else name
+            self._anchors.setdefault(again, begin)
+            self._slugs[name] += 1
 
     def handle_data(self, data: str) -> None:
         if self.skipped:

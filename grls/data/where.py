@@ -57,6 +57,7 @@ _LIKE_A_NUMBER = re.compile(r"[+\-\u2212]?\.?\d[\d.,_]*(?:[eE][+-]?\d*)?")
 """Words that look like numbers and are read as text: ``.5``, ``5.``, ``1_000``, ``٣``, ``−5``."""
 _UNORDERED = re.compile(r"true|false|[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 """Words that their writer does not mean as text, and that have no order."""
+_IN = re.compile(r"(not\s+)?in\s*\(")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _WORDS = ("and", "or", "not")
 
@@ -278,6 +279,8 @@ class _Parser:
             hint = f" Write {token.text.lower()!r} in lower case, or quote it if it is a value."
         elif self._is("=", "sign"):
             hint = " One '=' compares."
+        elif _IN.match(self._text, token.start):
+            hint = " Write field=a|b for any of several values, field!=a|b for none."
         elif token.kind == "word":
             hint = " Put a field or value with white space in quotes."
         return self._error(token.start, f"expected {expected}, got {got}", hint)

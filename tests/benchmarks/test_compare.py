@@ -44,7 +44,7 @@ def test_everything_runs_and_goes_on(workplace: Path, monkeypatch: pytest.Monkey
     made = {file.name for file in runs.glob("*.jsonl")}
     systems = ("generator", "nomem", "biencoder", "bm25", "ensemble", "hybrid")
     single = {f"{s}-single.jsonl" for s in systems}
-    assert single | {"ensemble-dynamic.jsonl", "ensemble-tuned-single.jsonl", "bm25-fixed.jsonl"} <= made
+    assert single | {"ensemble-fixed.jsonl", "ensemble-tuned-single.jsonl", "bm25-fixed.jsonl"} <= made
     assert (runs / "report.html").is_file()
     info = read_info(runs / "generator-dynamic.jsonl")
     assert info is not None

@@ -149,3 +149,5 @@ def test_training_queries_are_doubled_and_others_stay(
     assert read_qrels(made / "qrels" / "test.tsv") == read_qrels(data / "qrels" / "test.tsv")
     changed = {query.id for query in read_queries(made) if query.text != before[query.id]}
     assert changed == read_qrels(data / "qrels" / "test.tsv").keys()
+    with pytest.raises(SystemExit, match=r'language changes no query of test .* needs "translations"'):
+        perturbed.main(str(data), str(made), "language", split="test")

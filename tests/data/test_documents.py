@@ -208,6 +208,13 @@ def test_links_between_files_are_kept(tmp_path: Path, caplog: pytest.LogCaptureF
     assert "fish.md  the same text as copy.md" in caplog.text
 
 
+def test_a_heading_that_is_there_again_has_a_number(tmp_path: Path) -> None:
+    page = "# A\n\nOf a.\n\n## Usage\n\nOne.\n\n## Usage\n\nTwo.\n\n## Usage\n\nThree."
+    link = "See [it{0}](a.md#usage{0})."
+    files = folder(tmp_path, a_md=page, b_md=link.format("-1"), c_md=link.format("-2"), d_md=link.format(""))
+    assert links(documents(files)) == {"b.md:0": ["a.md:2"], "c.md:0": ["a.md:3"], "d.md:0": ["a.md:1"]}
+
+
 def test_a_wiki_link_prefers_the_page_beside_it(tmp_path: Path) -> None:
     files = folder(tmp_path, x__a_md="[[The_B]]", c_md="[[x/The b]] [[Why?]]", d_md="[[A]]")
     for name, text in {"x/the b.md": "of x", "a/the b.md": "of a", "why?.md": "So."}.items():
@@ -269,6 +276,14 @@ def test_encodings(tmp_path: Path) -> None:
 def test_an_element_that_never_ends_takes_nothing_away(tmp_path: Path) -> None:
     (text,) = documents(folder(tmp_path, a_html="<nav>all<p>The text."))
     assert text.text == "all\n\nThe text."
+
+
+@pytest.mark.parametrize(
+    "page", ["<title>The text.", "<script>The text.", "<!-- The text.", "<nav>x</nav><style>The text."]
+)
+def test_nor_does_a_title_a_script_or_a_comment(tmp_path: Path, page: str) -> None:
+    corpus = documents(folder(tmp_path, a_html=f"<title>T</title>{page}<h2>More</h2>"))
+    assert [passage.text.split()[-1] for passage in corpus] == ["text.", "More"]
 
 
 @pytest.mark.parametrize(

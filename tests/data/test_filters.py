@@ -190,6 +190,7 @@ def holds_for(text: str, metadata: dict[str, Any]) -> bool:
         *(("year>=2000 and", 15, "expected a field"), ("(a=1", 5, r"expected '\)'")),
         ("year>2018 AND lang=fr", 11, "Write 'and' in lower case"),
         ("year==2018", 6, "One '=' compares"),
+        *(("y in (1, 2)", 3, r"field=a\|b"), ("y not in (1, 2)", 3, r"field!=a\|b for none")),
         ("lang=new york", 10, "white space in quotes"),
         ("lang='de", 6, "a quote that is not closed"),
         *(("a=|", 3, "a value"), ("a not 1", 3, "one of ="), ("a=1 and not", 12, "a field")),
