@@ -193,12 +193,13 @@ def _naming(retriever: RankedHops, steps: Sequence[_Step], number: int, hits: Se
     known = GoldNames(tuple(as_written(passage, words) for words in of_corpus.names(number)))
 
     def links(names: Iterable[tuple[Naming, Sequence[int | None]]]) -> tuple[NameLink, ...]:
-        return tuple(
+        found = (
             NameLink(as_written(passage, name.words), None if n is None else corpus.ids([n])[0])
             for name, holders in names
             if number in name.passages
             for n in holders
         )
+        return tuple(dict.fromkeys(found))  # a name may be a link, too
 
     naming = [(step, linked) for step in steps if number not in step.chain and (linked := links(step.names))]
     if not naming:
@@ -264,7 +265,7 @@ def _search(name: str, s: GoldStanding) -> tuple[str, str]:
 
 def why_there(s: GoldStanding) -> str:
     if s.rank is None:
-        reason = f"it is not among the {s.ranked:,} ranked" if s.ranked else "nothing was"
+        reason = f"it is not among the {s.ranked:,} ranked" if s.ranked else "no passage was found"
         remedy = "" if s.ranked < s.depth else " Ask for a larger depth to see where it stands."
         score = "" if s.score is None else f" Its score is {_figure(s.score)}."
         return f"NOT FOUND: {reason}.{score}{remedy}"
