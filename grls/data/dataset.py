@@ -68,7 +68,9 @@ def read_qrels(path: str | Path) -> Qrels:
     """Read a qrels file in BEIR's form: three columns between tabs, with a header."""
     file = Path(path)
     if not file.is_file():
-        hint = f"; there are {_splits(file)}" if _splits(file) else evidence_hint(file.parent.parent)
+        hint = (
+            f"; there are {splits_beside(file)}" if splits_beside(file) else evidence_hint(file.parent.parent)
+        )
         raise DataError(f"no such file{hint}; expected BEIR qrels (query-id, corpus-id, score).", file)
     qrels: Qrels = {}
     for line, text in text_lines(file):
@@ -99,7 +101,7 @@ def read_qrels(path: str | Path) -> Qrels:
     return qrels
 
 
-def _splits(file: Path) -> str:
+def splits_beside(file: Path) -> str:
     return ", ".join(sorted(other.stem for other in file.parent.glob("*.tsv")))
 
 
@@ -159,7 +161,8 @@ def read_split(
     qrels = read_qrels(file)
     if not qrels:
         raise DataError(
-            f"the split holds no query: add judgements, or choose another (there are {_splits(file)}).", file
+            f"the split holds no query: add judgements, or choose another (there are {splits_beside(file)}).",
+            file,
         )
     queries, qrels = judged_by(qrels, read_queries(folder), file)
     if corpus is not None:

@@ -190,6 +190,18 @@ def test_nothing_that_is_shown_or_saved_names_a_path_of_the_machine(
             assert str(place).encode() not in file.read_bytes(), file
 
 
+def test_an_output_and_its_copy_open_wherever_they_are_moved(
+    place: Path, whole: Fitted, tmp_path: Path
+) -> None:
+    expected = grls.load(place / "whole", device="cpu").search("is the otter calm ?", 3)
+    output = Path(shutil.copytree(place / "whole", tmp_path / "moved"))
+    saved = grls.load(output, device="cpu").save(tmp_path / "saved")
+    assert grls.load(output, device="cpu").search("is the otter calm ?", 3) == expected
+    shutil.rmtree(output)
+    shutil.move(saved, tmp_path / "elsewhere")
+    assert grls.load(tmp_path / "elsewhere", device="cpu").search("is the otter calm ?", 3) == expected
+
+
 def test_every_command_takes_the_output(place: Path, whole: Fitted, tmp_path: Path) -> None:
     command = ["retrieve", str(place / "whole"), f"--data={place / 'data'}", "--device=cpu"]
     assert main([*command, f"--output={tmp_path / 'test'}"]) == 0
@@ -690,6 +702,22 @@ def test_when_time_runs_out_the_best_so_far_is_kept(
     skipped = {one["name"]: one["why"] for one in content["account"]["skipped"]}
     assert skipped["hybrid"] == "there is no generator"
     assert skipped["generator"] == "left out: no time was left for it; another call with more time goes on"
+
+
+def test_a_training_that_fails_leaves_the_other_candidates(
+    place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise ConfigError("the training has diverged")
+
+    monkeypatch.setattr(stages.FitStages, "_train_writer", fail)
+    ended = fitted(place / "data", tmp_path / "out", options)
+    assert "dense" in ended.metrics
+    assert "hybrid" not in ended.metrics
+    account = json.loads((tmp_path / "out" / "fit.json").read_text())["account"]
+    skipped = {one["name"]: one["why"] for one in account["skipped"]}
+    assert skipped["generator"].startswith("left out: it failed: ")
+    assert skipped["hybrid"] == "there is no generator"
 
 
 def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(

@@ -110,6 +110,9 @@ def test_a_file_that_is_no_checkpoint(data: Path, capsys: pytest.CaptureFixture[
     last.parent.mkdir(parents=True)
     last.write_bytes(b"no checkpoint")
     assert "cannot be read as a checkpoint" in refused(capsys, "retrieve", data, "--resume=true")
+    for content in (torch.zeros(2), {"state_dict": {}}):
+        torch.save(content, last)
+        assert f"{last} holds no state of a run" in refused(capsys, "retrieve", data, "--resume=true")
 
 
 def test_a_place_that_cannot_be_written_is_told_before_the_work(
@@ -205,6 +208,7 @@ def test_a_model_folder_that_is_not_ours(data: Path, capsys: pytest.CaptureFixtu
     thesis.write_text("years of work")
     assert "is not replaced" in refused(capsys, "retrieve", data)
     assert thesis.read_text() == "years of work"
+    assert not list((data.parent / "run").glob("logs*"))  # before it trains
 
 
 def test_the_rest_of_a_passage_is_learned(data: Path) -> None:
@@ -231,6 +235,16 @@ def test_a_full_disk_keeps_the_earlier_checkpoint(tmp_path: Path) -> None:
         AtomicCheckpointIO().save_checkpoint({"step": 2, "weights": torch.zeros(10**6)}, path)
     assert torch.load(path, weights_only=True) == {"step": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+def test_weights_that_are_no_numbers_at_the_end_are_not_written(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoilt = [callback("train_helpers.SpoilAtEnd"), "--trainer.max_steps=1", "--checkpoint.monitor=null"]
+    told = fails(capsys, "train", *arguments("retrieve", data, tmp_path / "run", *spoilt))
+    assert f"are not finite, so nothing was written to {tmp_path / 'run' / 'model'}." in told
+    assert "Lower --model.learning_rate" in told
+    assert not (tmp_path / "run" / "model").exists()
 
 
 def test_the_front_of_a_path_with_a_title(data: Path) -> None:

@@ -47,10 +47,10 @@ def run_biencoder(training: BiEncoderTraining, clock: TrainingClock | None = Non
         resumed = begin(record, output, training.resume, fit.strategy, marker=MODULES)
         data = BiEncoderData(training.data, fit, fit.length_pool)
         corpus = Corpus.read(training.data)
-        train = Split(*data.read_split(training.train_split, corpus), corpus)
+        train = Split(*data.read_split("train_split", training.train_split, corpus), corpus)
         dev = None
         if training.dev_split is not None:
-            dev = Split(*data.read_split(training.dev_split, corpus), corpus)
+            dev = Split(*data.read_split("dev_split", training.dev_split, corpus), corpus)
         torch.manual_seed(fit.seed)  # for random weights of a new model
         if source is not None:
             encoder = BiEncoderModel.load(source, training.kind, "cpu", training.max_tokens, fit.similarity)

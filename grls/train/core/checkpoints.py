@@ -34,7 +34,10 @@ _FREE = (
     "device", "fit.device", "fit.log_every", "fit.logger", "fit.mini_batch_size",
     "fit.gradient_checkpointing", "model.gradient_checkpointing",
 )  # fmt: skip
-"""Settings that a resumed run may change: they do not change the losses, or the data module compares them."""
+"""Settings that a resumed run may change: they do not change the losses, or the data module compares them.
+
+Names without a dot are those of a bi-encoder or a reranker, the others of ``data`` those of a generator.
+"""
 _LENGTH = ("fit.epochs", "fit.max_steps", "trainer.max_epochs", "trainer.max_steps")
 """Settings that the schedule of the learning rate depends on; of a constant rate they may change.
 
@@ -201,7 +204,13 @@ def check_checkpoint(path: str, shards: bool = False, option: str = "trainer.str
             f"{path}: there is no checkpoint to resume from (one is written every epoch): leave out "
             f"{Option('resume')} to start anew."
         )
-    return read_checkpoint(path)
+    content = read_checkpoint(path)
+    if not (isinstance(content, dict) and {"state_dict", "loops", "optimizer_states"} <= content.keys()):
+        raise ConfigError(
+            f"{path} holds no state of a run, so none can resume from it: begin a new run in another "
+            f"{Option('output')}."
+        )
+    return content
 
 
 def read_checkpoint(path: str | Path) -> Any:

@@ -132,7 +132,7 @@ class TrainingResult:
     Attributes:
         model: Folder of the model.
         logs: Its log: a folder with ``metrics.csv``.
-        monitor: The measure on dev by which the model was chosen, such as ``dev_recall``.
+        monitor: The measure on dev by which the model was chosen, such as ``dev_recall``; None: by none.
         best: Its best value; None: dev was not measured, and the model is that of the last step.
         steps: Optimizer steps of the run, those before it was resumed included.
         examples: Training examples.
@@ -142,7 +142,7 @@ class TrainingResult:
 
     model: Path
     logs: Path
-    monitor: str
+    monitor: str | None
     best: float | None
     steps: int
     examples: int

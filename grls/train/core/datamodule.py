@@ -19,9 +19,9 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, read_split
+from grls.data.dataset import Qrels, read_split, splits_beside
 from grls.data.types import Query
-from grls.errors import ConfigError, MismatchError, Option
+from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.index.rows import Ints
 from grls.io.progress import counted
 from grls.train.core.examples import Examples
@@ -63,8 +63,11 @@ class FitData(L.LightningDataModule):
             self.read(module)
             self.fingerprints["the tokenizer"] = tokenizer_fingerprint(module.tokenizer)
 
-    def read_split(self, split: str, corpus: Corpus) -> tuple[list[Query], Qrels]:
-        """Queries and judgements of a split; a resumed run must find the same."""
+    def read_split(self, option: str, split: str, corpus: Corpus) -> tuple[list[Query], Qrels]:
+        """Queries and judgements of the split that an option names; a resumed run must find the same."""
+        file = Path(self.options.data) / "qrels" / f"{split}.tsv"
+        if not file.is_file() and (others := splits_beside(file)):
+            raise DataError(f"no such file; there are {others}: give another {Option(option)}.", file)
         queries, qrels = read_split(self.options.data, split, corpus, known=True)
         self.fingerprints |= {
             "corpus.jsonl": corpus.fingerprint,

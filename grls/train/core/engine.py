@@ -22,7 +22,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-from grls.errors import ConfigError, Option, WriteError
+from grls.errors import ConfigError, Option, WriteError, worded
 from grls.io.files import is_write_failure, refuse_foreign, refuse_unwritable
 from grls.models.option_names import TrainerPrecision
 from grls.train.core.checkpoints import (
@@ -143,7 +143,7 @@ def fit_model(
     return TrainingResult(
         folder / "model",
         Path(run.log_dir or folder),
-        str(best_checkpoint.monitor),
+        best_checkpoint.monitor,
         None if score is None else float(score),
         run.global_step,
         len(data.train_examples),
@@ -232,11 +232,11 @@ class SaveModel(L.Callback):
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Load the weights of the best checkpoint, if there is one, and write the model."""
-        if not trainer.global_step:
-            limits = ("max_epochs", "max_steps", "max_time", "limit_train_batches")
-            options = " or ".join(f"{Option(f'trainer.{name}')}" for name in limits)
-            raise ConfigError(f"no step was made, so nothing was written to {self.folder}: raise {options}.")
         module: Any = pl_module
+        if not trainer.global_step:
+            raise ConfigError(
+                f"no step was made, so nothing was written to {self.folder}: raise {module.length}."
+            )
         checkpoints = (c for c in trainer.checkpoint_callbacks if isinstance(c, BestCheckpoint))
         asked = not trainer.fast_dev_run  # type: ignore[attr-defined]
         best = next((c for c in checkpoints if c.monitor and c.save_top_k and asked), None)
@@ -259,9 +259,10 @@ class SaveModel(L.Callback):
 
     def _best(self, trainer: L.Trainer, module: Any, best: BestCheckpoint) -> tuple[int, str]:
         """Load the best weights; returns their step, and what was measured of them, in words."""
-        last, batches = trainer.global_step, trainer.num_training_batches
+        last = trainer.global_step
         path = Path(str(best.dirpath)) / Path(best.best_model_path).name  # the folder may have been moved
-        often, trouble = Option("trainer.val_check_interval"), f"{best.monitor} was never measured"
+        often = f"{worded(module.often)} An epoch has {trainer.num_training_batches} batches."
+        trouble = f"{best.monitor} was never measured"
         try:
             if best.best_model_path:
                 trouble, step = "", load_weights(trainer, module, path)
@@ -269,18 +270,13 @@ class SaveModel(L.Callback):
             trouble = error.text.removesuffix(".")
         if trouble:
             if trainer.is_global_zero:
-                log.warning(
-                    "%s, so the model of the last step is written. How often dev is measured: %s (in "
-                    "batches; an epoch has %s) and %s.",
-                    trouble, often, batches, Option("trainer.check_val_every_n_epoch"),
-                )  # fmt: skip
+                log.warning("%s, so the model of the last step is written. %s", trouble, often)
             return last, ""
         if last > self._looked and not str(best.monitor).startswith("train") and trainer.is_global_zero:
             log.warning(
                 "%s was measured last at step %d of %d, so the model that is written has none of the later "
-                "steps: choose a %s (in batches; an epoch has %s) that divides the batches of the run. The "
-                "last weights are in %s.",
-                best.monitor, self._looked, last, often, batches, path.parent,
+                "steps. %s The last weights are in %s.",
+                best.monitor, self._looked, last, often, path.parent,
             )  # fmt: skip
         return step, f", {best.monitor} {float(best.best_model_score or 0.0):.4f}"
 

@@ -61,6 +61,10 @@ class TrainingModule(L.LightningModule):
     """The options of the run, which its checkpoints hold."""
     remedy: str
     """What helps against a loss that is not finite."""
+    length: str
+    """Options that make a run longer."""
+    often: str
+    """When dev is measured, in a sentence."""
     first_rank_seeds = False
     """Whether the rank is part of the seed in the first process, too."""
 
@@ -181,6 +185,8 @@ class EncoderModule(TrainingModule):
     best: ClassVar[Mapping[str, Any]]
     """Options of the checkpoint of the best epoch: the measure that chooses it."""
     remedy = f"{Option('fit.learning_rate')}"
+    length = f"{Option('fit.epochs')}"
+    often = "Dev is measured after every epoch, and at the end."
 
     def __init__(self, model: Any, options: EncoderOptions, optimizer: str):
         super().__init__(options.seed, optimizer)
@@ -204,6 +210,14 @@ class GeneratorModule(TrainingModule):
     remedy = (
         f"{Option('model.learning_rate')}, clip gradients ({Option('trainer.gradient_clip_val', 1)}), or "
         f"train in {Option('trainer.precision', '32-true')}"
+    )
+    length = " or ".join(
+        f"{Option(f'trainer.{name}')}"
+        for name in ("max_epochs", "max_steps", "max_time", "limit_train_batches")
+    )
+    often = (
+        f"How often dev is measured: {Option('trainer.val_check_interval')} (in batches; it should divide "
+        f"those of the run) and {Option('trainer.check_val_every_n_epoch')}."
     )
 
     def __init__(self, options: ModelOptions, stage: str):

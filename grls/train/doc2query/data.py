@@ -49,9 +49,9 @@ class QueryData(FitData):
         self.corpus = Corpus.read(options.data)
         form = QueryForm(options.passages, options.max_passage_tokens, options.max_query_tokens)
         self.prompt = QueryPrompt(tokenizer, causal, form)
-        train = self.read_split(options.train_split, self.corpus)
+        train = self.read_split("data.train_split", options.train_split, self.corpus)
         self.train_examples = QueryExamples(*train, self.corpus, self.prompt, self.seed, options.train_split)
-        queries, qrels = self.read_split(options.dev_split, self.corpus)
+        queries, qrels = self.read_split("data.dev_split", options.dev_split, self.corpus)
         dev = queries[: options.dev_size], qrels
         self.dev_examples = QueryExamples(*dev, self.corpus, self.prompt, self.seed, options.dev_split)
         start = None if causal else start_token(module.model)

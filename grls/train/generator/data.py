@@ -182,11 +182,11 @@ class RetrieveData(GeneratorData):
             )
         targets = self.read_passages(module)
         done = len(self.corpus)
-        train = self.read_split(options.train_split, self.corpus)
+        train = self.read_split("data.train_split", options.train_split, self.corpus)
         multistep = options.multistep
         if multistep is None:
             multistep = any(len(gold_passages(query, train[1])) > 1 for query in train[0])
-        dev = self.read_split(options.dev_split, self.corpus)
+        dev = self.read_split("data.dev_split", options.dev_split, self.corpus)
         self.dev_queries = dev[0][: options.dev_size], dev[1]
         self.by_hop = options.by_hop and multistep
         make = partial(

@@ -113,7 +113,8 @@ def read_hops(data: EncoderData, training: RerankerTraining, corpus: Corpus) -> 
         raise DataError(
             "expected a data set folder with queries.jsonl and qrels/, to learn its hops.", training.data
         )
-    splits = [data.read_split(split, corpus) for split in (hops.train_split, hops.dev_split)]
+    named = {"hops.train_split": hops.train_split, "hops.dev_split": hops.dev_split}
+    splits = [data.read_split(option, split, corpus) for option, split in named.items()]
     train, dev = (RerankHops(*split, corpus, hops, training.fit.seed) for split in splits)
     data.train_examples, data.dev_examples = train, dev
     data.fingerprints[f"the retriever {hops.negatives} (hops.negatives)"] = train.negatives_fingerprint

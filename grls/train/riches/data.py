@@ -45,8 +45,8 @@ class InterlacedData(FitData):
         self.keys = build_keys(self.corpus, tokenizer, keys, options.markers)
         self.prompt = PromptOptions("none", options.markers, options.thoughts != "none", options.chat)
         self.targets = Targets(tokenizer, self.corpus, self.keys, options.thoughts, options.answer)
-        train = self.read_split(options.train_split, self.corpus)
-        dev = self.read_split(options.dev_split, self.corpus)
+        train = self.read_split("data.train_split", options.train_split, self.corpus)
+        dev = self.read_split("data.dev_split", options.dev_split, self.corpus)
         self.dev = dev[0][: options.dev_size], dev[1]
         examples = []
         for split, (queries, qrels) in ((options.train_split, train), (options.dev_split, self.dev)):

@@ -12,7 +12,16 @@ from small_data import tiny_bert
 
 from grls.cli import main
 from grls.data.corpus import Corpus
+from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
+
+
+def test_a_run_without_a_checkpoint_is_begun_anew(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = fails(capsys, *options(place, tmp_path / "run", "--resume=true"))
+    assert f"{tmp_path / 'run' / 'checkpoints' / 'last.ckpt'}: there is no checkpoint to resume from" in told
+    train(place, tmp_path / "run", "--fit.max_steps=2")
 
 
 def test_a_full_disk_is_told_in_one_line(
@@ -35,6 +44,30 @@ def test_resuming_needs_a_checkpoint_and_the_same_settings(
     assert "had --fit.learning_rate 0.01, now it is 0.02" in message
     copy = shutil.copytree(trained, tmp_path / "copy")
     train(place, copy, "--resume=true", "--fit.log_every=5")  # what does not decide the losses may change
+
+
+def test_a_run_whose_data_has_changed_is_not_resumed(
+    place: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, output = (
+        shutil.copytree(place / "data", tmp_path / "data"),
+        shutil.copytree(trained, tmp_path / "out"),
+    )
+    given = (f"--data={data}", "--resume=true")
+    for file, old, new, named in (
+        ("corpus.jsonl", "the lynx is calm .", "the lynx is still .", "corpus.jsonl"),
+        ("queries.jsonl", '["otter-calm", "r0"]', '["r0", "otter-calm"]', "queries.jsonl (split train)"),
+        ("queries.jsonl", "is the lynx calm ?", "is the lynx mild ?", "queries.jsonl (split dev)"),
+        ("qrels/train.tsv", "otter-calm\t1", "otter-calm\t2", "qrels/train.tsv"),
+    ):
+        text = (data / file).read_text()
+        assert old in text
+        (data / file).write_text(text.replace(old, new))
+        assert f"{named} has changed since" in fails(capsys, *options(place, output, *given))
+        (data / file).write_text(text)
+    text = (data / "queries.jsonl").read_text()
+    (data / "queries.jsonl").write_text(text.replace("is the lynx kind ?", "is the lynx mild ?"))  # of test
+    train(place, output, *given)
 
 
 def test_a_run_whose_retriever_of_negatives_has_changed_is_not_resumed(
@@ -82,5 +115,11 @@ def test_a_new_run_is_not_mistaken_for_the_old_one(place: Path, tmp_path: Path) 
     assert main(options(place, output, "--fit.hard_negatives=20")) == 1
     moved = output.rename(tmp_path / "moved")
     shutil.rmtree(moved / "model")
+    state = torch.load(moved / "checkpoints" / "best.ckpt", weights_only=True)
+    for weights in state["state_dict"].values():  # they are not those of the last step
+        weights.div_(2)
+    torch.save(state, moved / "checkpoints" / "best.ckpt")
     train(place, moved, "--fit.max_steps=3", "--resume=true")
-    assert (moved / "model" / "model.safetensors").is_file()
+    saved = BiEncoderModel.load(str(moved / "model"), device="cpu").model.state_dict()
+    for name, value in saved.items():
+        assert torch.equal(value, state["state_dict"][f"model.{name}"]), name

@@ -74,7 +74,7 @@ def test_a_run_whose_time_is_up_keeps_the_best_and_goes_on(
 
 def test_a_logger_of_lightning_gets_the_losses_too(place: Path, tmp_path: Path) -> None:
     fit = replace(FIT, epochs=1, max_steps=2, logger="lightning.pytorch.loggers.TensorBoardLogger")
-    trained(place, tmp_path, fit, dev_split=None)
+    assert trained(place, tmp_path, fit, dev_split=None).monitor is None
     assert list((tmp_path / "lightning_logs").rglob("events.out.tfevents.*"))
     with pytest.raises(ConfigError, match=r"fit\.logger: json is no logger of Lightning"):
         trained(place, tmp_path / "other", replace(fit, logger="json"), dev_split=None)

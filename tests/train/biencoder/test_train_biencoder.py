@@ -215,6 +215,11 @@ def test_bad_splits_are_refused(place: Path, tmp_path: Path, capsys: pytest.Capt
     for given, words in (
         ("--train_split=empty", "empty.tsv: the split holds no query: add judgements"),
         ("--dev_split=empty", "empty.tsv: the split holds no query: add judgements"),
+        (
+            "--train_split=gone",
+            "gone.tsv: no such file; there are dev, empty, one, test, train, zero: give another",
+        ),
+        ("--dev_split=gone", "give another --dev_split"),
         ("--dev_split=zero", "no dev query has a gold passage"),
     ):
         assert words in fails(capsys, *options(place, tmp_path / "o", f"--data={folder}", given))
