@@ -160,7 +160,7 @@ def test_it_resumes_and_what_cannot_be_is_refused(root: Path, capsys: pytest.Cap
     assert "had --hops.shuffle false, now it is True" in told
     for more, message in (
         (["--dev=x.jsonl"], "give both, or neither"),
-        (["--hops.dev_split=gone"], "there are dev, test, train: give another --hops.dev_split"),
+        (["--hops.dev_split=gone"], "there are dev, train: give another --hops.dev_split"),
         ([f"--data={root / 'data' / 'corpus.jsonl'}"], "corpus.jsonl: expected a data set folder"),
         (["--resume=true"], "there is no checkpoint to resume from"),
     ):
