@@ -384,10 +384,14 @@ class PartFiles(NamedTuple):
 
 
 class ServedPart(RangePart):
-    """A part in an actor of Ray."""
+    """A part in an actor of Ray, opened by the first call: of a constructor Ray does not give the error."""
 
     def __init__(self, folder: str, numbers: str):
-        super().__init__(load_index(folder, verify=False), map_array(Path(numbers)))
+        self._files = PartFiles(Path(folder), Path(numbers))
+
+    def facts(self) -> Facts:
+        super().__init__(load_index(self._files.folder, verify=False), map_array(self._files.numbers))
+        return super().facts()
 
 
 class PartsOnRay(IndexParts):
@@ -425,14 +429,15 @@ class PartsOnRay(IndexParts):
 
     def _received(self, part: int, reply: Any) -> Any:
         import ray
-        from ray.exceptions import RayError
+        from ray.exceptions import RayError, RayTaskError
 
         try:
             return ray.get(reply)
-        except RayError as error:
-            cause = getattr(error, "cause", None)  # what the actor raised
-            if isinstance(cause, GrlsError):
-                raise cause from None
+        except RayTaskError as error:  # what the actor raised
+            if isinstance(error.cause, GrlsError):
+                raise error.cause from None
+            raise ConfigError(f"the actor of part {part} of the index has failed: {error.cause}") from None
+        except RayError:
             raise ConfigError(
                 f"the actor of part {part} of the index has ended (its machine is gone, or for lack of "
                 "memory): open the retriever again."

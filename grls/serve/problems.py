@@ -136,9 +136,14 @@ def faults_of(errors: Sequence[Mapping[str, Any]], fields: Collection[str] = _FI
     """The first faults that pydantic found: the field, and its problem; ``fields`` are all names."""
     faults = []
     for error in errors[:_MOST]:
-        field = ".".join(map(str, error["loc"] or ("body",)))[:_LONGEST].encode("utf-8", "replace").decode()
+        unknown, (first, *rest) = error["type"] == "extra_forbidden", error["loc"] or ("body",)
+        # Other parts are kinds that the field may have, such as list[str].
+        inner = [part for part in rest if unknown or isinstance(part, int) or part in HopsBody.model_fields]
+        field = ".".join(map(str, (first, *inner)))[:_LONGEST].encode("utf-8", "replace").decode()
         said = f"{error['msg']}, got {short_repr(error['input'])}"
-        if error["type"] == "extra_forbidden":
+        if isinstance(error["input"], bytes):
+            said = "expected JSON (header content-type: application/json)"
+        if unknown:
             near = get_close_matches(field, fields, 1) or ([] if len(fields) > _MOST else sorted(fields))
             said = f"there is no such field; did you mean {' or '.join(near)}?" if near else said
         faults.append({"field": field, "problem": said})

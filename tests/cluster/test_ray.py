@@ -16,9 +16,9 @@ from small_data import contents, tiny_bert
 from grls.cli import main
 from grls.cluster import shards, workers
 from grls.cluster.options import LOCAL, WorkerOptions, Workers
-from grls.errors import ConfigError
+from grls.errors import ConfigError, GrlsError
 from grls.index.options import IndexOptions
-from grls.index.ranges import PartsOnRay, RangedIndex
+from grls.index.ranges import PartFiles, PartsOnRay, RangedIndex
 from grls.retrieve.build import Building, build
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -113,6 +113,10 @@ def test_ranges_on_the_cluster_find_what_the_whole_index_finds(made: Path, tmp_p
     for beams in (1, 4):
         one.options = two.options = SearchOptions(beams=beams)
         assert two.retrieve(texts, beams) == one.retrieve(texts, beams)
+    first = PartFiles(split / "index/part-0", split / "index/numbers-0.npy")
+    for gone in (first._replace(folder=tmp_path / "gone"), first._replace(numbers=tmp_path / "gone.npy")):
+        with pytest.raises(GrlsError, match=f"{tmp_path}/gone"):
+            PartsOnRay([first, gone], LOCAL)
     ray.kill(parts._actors[1])
     with pytest.raises(ConfigError, match="the actor of part 1 of the index has ended"):
         two.retrieve(texts, 4)

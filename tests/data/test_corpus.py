@@ -123,6 +123,19 @@ def test_the_cache_follows_a_change_of_the_file(tmp_path: Path, cache: Path) -> 
     assert not list((cache / "grls").glob(".*")), "no half-made cache is left"
 
 
+def test_the_cache_knows_the_metadata(tmp_path: Path, cache: Path) -> None:
+    known = []
+    for year in (1999, 2000):
+        file = write_jsonl(tmp_path / f"{year}.jsonl", [GOOD | {"metadata": {"year": year}}])
+        made, cached = Corpus.read(file), Corpus.read(file)
+        computed = Corpus(cached.table).metadata_fingerprint
+        assert made.metadata_fingerprint == cached.metadata_fingerprint == computed
+        known.append((cached.fingerprint, computed))
+    (texts, first), (same, second) = known
+    assert texts == same
+    assert first != second
+
+
 def test_ids_of_one_hash_are_told_apart(monkeypatch):
     """As if all ids had the same hash."""
     monkeypatch.setattr(grls.data.corpus, "hash", lambda name: 0, raising=False)

@@ -159,6 +159,8 @@ def test_faults_are_listed_by_field_and_long_ones_are_cut(client: TestClient) ->
     }
     assert all(f"{field}: {text}" in answer["detail"] for field, text in list(faults.items())[:3])
     assert len(problem(client.post("/v1/search", json={"query": [""] * 50}), 422)["errors"]) == 10
+    answer = problem(client.post("/v1/search", json={"query": ["a", ""], "hops": {"stepz": 1}}), 422)
+    assert {one["field"] for one in answer["errors"]} == {"query", "query.1", "hops.stepz"}
 
 
 @pytest.mark.parametrize(
@@ -200,9 +202,11 @@ def test_a_body_that_is_not_utf8_or_too_deep(client: TestClient) -> None:
 
 def test_a_form_or_plain_text_is_refused(client: TestClient) -> None:
     """A page of another origin can send these without asking."""
-    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
-        response = client.post("/v1/search", content='{"query": "a"}', headers={"content-type": kind})
-        problem(response, 422)
+    kinds = "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"
+    for headers in ({}, *({"content-type": kind} for kind in kinds)):
+        response = client.post("/v1/search", content='{"query": "a"}', headers=headers)
+        (fault,) = problem(response, 422)["errors"]
+        assert fault["problem"] == "expected JSON (header content-type: application/json)"
 
 
 def test_a_body_above_the_limit(slow: Callable[..., tuple[TestClient, Slow]]) -> None:

@@ -32,7 +32,7 @@ class LocalEngine:
 
     Temperature 0, or none, is greedy; at any other the draw depends on the prompt and the request's seed.
     Log-probabilities come without alternatives. ``max_new_tokens`` is the limit of a
-    request without one; the messages become one text.
+    request without one; the messages become one text, after that of the system.
     """
 
     def __init__(self, model: Any, tokenizer: Any, max_new_tokens: int = 64):
@@ -44,7 +44,8 @@ class LocalEngine:
     def complete(self, request: Any) -> Any:
         config = request.config
         limit = config.max_tokens or self.max_new_tokens
-        texts = [message.text or "" for message in request.messages]
+        system = [] if request.system is None else [dspy.lm15.Message.developer(request.system)]
+        texts = [message.text or "" for message in (*system, *request.messages)]
         prompt = foreign_ids(self.tokenizer, [BLANK.join(texts)], wrapped=True)[0]
         writer = TextWriter(self.model, self.tokenizer, limit, stops=tuple(config.stop))
         if not prompt or len(prompt) > writer.room:

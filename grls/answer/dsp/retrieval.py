@@ -1,4 +1,4 @@
-"""A retriever for the programs, with DSP's fused queries.
+"""A retriever as a DSPy module, with DSP's fused queries.
 
 One thread retrieves at a time, so a retriever need not be thread-safe. A hit keeps its
 score; of fused queries CombSUM adds probabilities: exp(s) for a generator, whose score s is a
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from grls.answer.dsp.calls import note
+from grls.answer.dsp.needed import dspy
 from grls.answer.prompts import shown
 from grls.answer.retrievers import FindsPassages
 from grls.data.corpus import Corpus
@@ -38,13 +39,14 @@ class RetrievedPassage(NamedTuple):
     score: float
 
 
-class Retrieval:
-    """A retriever for programs; copies of a program share it.
+class Retrieval(dspy.Module):
+    """A retriever as a DSPy module; copies of a program share it.
 
     ``k``: passages a query. ``scale``: the meaning of the scores; ``log`` for a generator.
     """
 
     def __init__(self, retriever: FindsPassages, corpus: Corpus, k: int = 3, scale: Scale = "softmax"):
+        super().__init__()
         self.retriever = retriever
         self.corpus = corpus
         self.k = k
@@ -53,6 +55,11 @@ class Retrieval:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Retrieval:
         return self
+
+    def forward(self, query: str) -> Any:
+        """The best passages for a query, as a DSPy prediction: ``passages`` (texts) and ``found``."""
+        found = self.find(query)
+        return dspy.Prediction(passages=[passage.text for passage in found], found=found)
 
     def find(self, query: str) -> list[RetrievedPassage]:
         return self._passages([query], self._search(query, self.k))

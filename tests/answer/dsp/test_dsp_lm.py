@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from time import sleep
@@ -65,6 +66,8 @@ def test_a_local_model_goes_on_from_the_messages(engine: LocalEngine) -> None:
     assert ended.finish_reason == "stop"
     assert engine.complete(request("abc", max_tokens=2)).usage.output_tokens == 2
     assert engine.complete(request("a<eos>b")).usage.input_tokens == 7  # nobody forges an end
+    together, apart = request("ab\n\nc"), replace(request("c"), system="ab")
+    assert engine.complete(apart).text == engine.complete(together).text != engine.complete(request("c")).text
     raises(dspy.lm15.ContextLengthError, "takes 300 tokens", engine.complete, request("a" * 300))
 
 

@@ -246,6 +246,16 @@ def test_probabilities_of_any_scale_are_summed_and_a_single_query_keeps_its_scor
     ]  # fmt: skip
 
 
+def test_a_retriever_is_a_module_of_dspy() -> None:
+    module = retrieval({"x": [("b", -0.5), ("a", -1.0)]}, k=2)
+    program = dspy.Module()
+    program.search = module
+    assert [name for name, part in program.named_sub_modules() if part is module] == ["self.search"]
+    found = program.deepcopy().search(query="x")
+    assert found.passages == ["B: text b", "A: text a"]
+    assert found.found == module.find("x")
+
+
 def test_fusion_counts_a_query_as_often_as_it_is_given() -> None:
     module = retrieval({"x": [("a", -1.0)], "y": [("b", -0.5)], "z": [("c", -2.0), ("d", -2.0)]}, k=3)
     e = 2.718281828459045

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from grls.data.corpus import Corpus
 from grls.data.types import FullHit, Hit, NameLink, Passage, Query
 from grls.errors import ConfigError
+from grls.retrieve.base import HopHits
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.fusion.retriever import (
     Fusion,
@@ -188,6 +189,19 @@ def test_members_are_asked_and_interleaved():
     found = FusionRetriever([one, two]).retrieve(QUERIES, 3)
     assert [ids(hits) for hits in found] == [["a", "c", "b"], ["f", "a"]]
     assert one.asked == two.asked == [3]
+
+
+def test_members_take_the_evidence_each_in_its_own_way():
+    """One as passages; BM25 in its words, which alone lead to the den."""
+    corpus = Corpus.from_passages(Passage(i, text) for i, text in zip("abc", ("a holt", "a den", "holt den")))
+
+    class Reads(Fixed):
+        def retrieve_hop(self, queries, evidence, k, allow=None):
+            return [HopHits([Hit(passage.id, 0.0) for passage in passages], None) for passages in evidence]
+
+    fused = FusionRetriever([Reads({}, corpus), BM25Retriever(corpus)])
+    steps = fused.retrieve_hop([Query("q", "otter")] * 2, [(corpus[0],), (corpus[1],)], 3)
+    assert [ids(step.hits) for step in steps] == [["a", "c"], ["b", "c"]]
 
 
 def test_depth_says_how_many_hits_give_scores_and_members_are_asked_for_no_less_than_k():
