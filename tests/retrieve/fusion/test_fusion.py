@@ -192,16 +192,17 @@ def test_members_are_asked_and_interleaved():
 
 
 def test_members_take_the_evidence_each_in_its_own_way():
-    """One as passages; BM25 in its words, which alone lead to the den."""
-    corpus = Corpus.from_passages(Passage(i, text) for i, text in zip("abc", ("a holt", "a den", "holt den")))
+    """One as passages; BM25 in their words, since the query alone finds nothing."""
+    texts = {"a": "a holt", "b": "a den", "c": "holt den", "d": "heron", "e": "lynx"}
+    corpus = Corpus.from_passages(itertools.starmap(Passage, texts.items()))
 
-    class Reads(Fixed):
+    class AfterPassages(Fixed):
         def retrieve_hop(self, queries, evidence, k, allow=None):
-            return [HopHits([Hit(passage.id, 0.0) for passage in passages], None) for passages in evidence]
+            return [HopHits([Hit(self.answers[last.id], 0.0)], None) for *_, last in evidence]
 
-    fused = FusionRetriever([Reads({}, corpus), BM25Retriever(corpus)])
+    fused = FusionRetriever([AfterPassages({"a": "d", "b": "e"}, corpus), BM25Retriever(corpus)])
     steps = fused.retrieve_hop([Query("q", "otter")] * 2, [(corpus[0],), (corpus[1],)], 3)
-    assert [ids(step.hits) for step in steps] == [["a", "c"], ["b", "c"]]
+    assert [ids(step.hits) for step in steps] == [["d", "a", "c"], ["e", "b", "c"]]
 
 
 def test_depth_says_how_many_hits_give_scores_and_members_are_asked_for_no_less_than_k():
