@@ -211,9 +211,9 @@ class GeneratorModule(TrainingModule):
         f"{Option('model.learning_rate')}, clip gradients ({Option('trainer.gradient_clip_val', 1)}), or "
         f"train in {Option('trainer.precision', '32-true')}"
     )
-    length = " or ".join(
-        f"{Option(f'trainer.{name}')}"
-        for name in ("max_epochs", "max_steps", "max_time", "limit_train_batches")
+    length = (
+        f"{Option('trainer.max_epochs')} or {Option('trainer.max_steps')} or "
+        f"{Option('trainer.limit_train_batches')} or the max_time of {Option('trainer.more')}"
     )
     often = (
         f"How often dev is measured: {Option('trainer.val_check_interval')} (in batches; it should divide "

@@ -9,6 +9,7 @@ from biencoder_helpers import options, train
 from failing import fails
 from full_disk import full_disk
 from small_data import tiny_bert
+from train_helpers import flip
 
 from grls.cli import main
 from grls.data.corpus import Corpus
@@ -38,12 +39,18 @@ def test_a_full_disk_is_told_in_one_line(
 
 
 def test_resuming_needs_a_checkpoint_and_the_same_settings(
-    place: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: Path,
+    trained: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     message = fails(capsys, *options(place, trained, "--resume=true", "--fit.learning_rate=0.02"))
     assert "had --fit.learning_rate 0.01, now it is 0.02" in message
     copy = shutil.copytree(trained, tmp_path / "copy")
+    flip(copy / "checkpoints" / "best.ckpt")
     train(place, copy, "--resume=true", "--fit.log_every=5")  # what does not decide the losses may change
+    assert "the model of the last step is written. Dev is measured after every epoch" in caplog.text
 
 
 def test_a_run_whose_data_has_changed_is_not_resumed(
