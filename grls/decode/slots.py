@@ -5,6 +5,18 @@ Legend: S slots (queries in flight), R rows.
 Queries come from a source, also while the search runs; a list is a source that is full at once. A query
 has the number of its slot, so memory depends on S alone. It brings its number of passages, its beam width,
 its filter and its priors, and gets what it gets in a search of its own.
+
+The way of a query::
+
+    BeamSearch.search, .frontier      passages or spans: the queries (beam)
+    SlotDecoder.decode                a list becomes a source (here)
+    FastDecoder.run                   makes a run: memory for the slots (fast; decode.gpu for a device)
+    SlotRun.run                       until no query is left (here):
+      _let_in, _load                    waiting queries are encoded and take slots (here)
+      FirstSteps.best                   the first token, the same for all beams (first_step)
+      enter                             its best candidates become beams (fast)
+      advance                           every beam writes a token; BeamRun.cut keeps the best (fast, beam)
+      release, outcome                  decided queries leave with their results (here, beam)
 """
 
 from __future__ import annotations
