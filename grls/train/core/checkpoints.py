@@ -120,7 +120,15 @@ class BestCheckpoint(ModelCheckpoint):
         return {**super().state_dict(), "finer": self._value}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        super().load_state_dict(state_dict)
+        """Of a run that has been moved, too: Lightning would forget its best score."""
+
+        def here(path: str) -> str:
+            return str(Path(str(self.dirpath)) / Path(path).name) if path else path
+
+        paths = ("best_model_path", "kth_best_model_path", "last_model_path")
+        known = {here(path): score for path, score in state_dict["best_k_models"].items()}
+        moved = {"dirpath": self.dirpath, "best_k_models": known, **{p: here(state_dict[p]) for p in paths}}
+        super().load_state_dict(state_dict | moved)
         self._value = state_dict["finer"]
 
     def check_monitor_top_k(self, trainer: L.Trainer, current: Tensor | None = None) -> bool:

@@ -260,7 +260,7 @@ class SaveModel(L.Callback):
     def _best(self, trainer: L.Trainer, module: Any, best: BestCheckpoint) -> tuple[int, str]:
         """Load the best weights; returns their step, and what was measured of them, in words."""
         last = trainer.global_step
-        path = Path(str(best.dirpath)) / Path(best.best_model_path).name  # the folder may have been moved
+        path = Path(best.best_model_path)
         often = f"{worded(module.often)} An epoch has {trainer.num_training_batches} batches."
         trouble = f"{best.monitor} was never measured"
         try:
