@@ -136,7 +136,9 @@ def identifier_kind(name: str, options: Mapping[str, Any]) -> IdentifierKind:
             f"module in {VARIABLE}."
         )
     module, _, cls = KINDS[name].partition(":")
-    kind: IdentifierKind = options_of(getattr(import_module(module), cls), options, f"identify {name}")
+    kind: IdentifierKind = options_of(
+        getattr(import_module(module), cls), options, f"identify {name}", "options"
+    )
     return kind
 
 

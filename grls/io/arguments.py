@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
 from functools import cache, partial, wraps
 from inspect import Parameter, iscoroutinefunction, signature
@@ -216,10 +216,16 @@ def refuse_unknown_arguments(call: str, names: Iterable[str], known: Collection[
             raise ConfigError(f"{call} has no argument {name!r}{meant} It takes {listed}.")
 
 
-def options_of(cls: type[Filled], values: Mapping[str, Any], call: str) -> Filled:
-    refuse_unknown_arguments(call, values, [field.name for field in fields(cls)])  # type: ignore[arg-type]
+def options_of(cls: type[Filled], values: Mapping[str, Any], call: str, section: str = "") -> Filled:
+    """``section``: of the options of a command; empty: they are arguments."""
+    known = fields(cls)  # type: ignore[arg-type]
+    refuse_unknown_arguments(call, values, [field.name for field in known])
+    names = {one.name: f"{Option(f'{section}.{one.name}')}" if section else one.name for one in known}
+    required = [one.name for one in known if one.default is one.default_factory is MISSING]
+    if lacking := [names[name] for name in required if name not in values]:
+        raise ConfigError(f"{call} needs {' and '.join(lacking)}.")
     kinds = get_type_hints(cls, include_extras=True)
-    return cls(**{name: fitted_argument(call, name, kinds[name], value) for name, value in values.items()})
+    return cls(**{n: fitted_argument(call, names[n], kinds[n], value) for n, value in values.items()})
 
 
 def fitted(value: Any, kind: Any) -> Any:

@@ -17,6 +17,7 @@ from models_small import log_probability
 from small_data import passages, queries, tiny_bert, write_jsonl, write_small
 from train_helpers import SHORT, logged
 
+from grls.api.identify import identify
 from grls.cli import main
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
@@ -283,6 +284,24 @@ def test_a_training_learns_them(place: Path, name: str, stage: str, tmp_path: Pa
         hits = opened.retrieve(asked, 3)
         right = [bool({h.id for h in some} & {*qrels[q.id]}) for q, some in zip(asked, hits, strict=True)]
         assert sum(right) >= 8  # of 12
+
+
+def test_options_that_a_kind_needs_are_named(place: Path, tmp_path: Path, capsys: Capsys) -> None:
+    to = (f"--corpus={place / 'data'}", f"--output={tmp_path / 'ids'}")
+    assert "identify queries needs --options.file." in fails(capsys, "identify", "queries", *to)
+    assert "identify union needs --options.of." in fails(capsys, "identify", "union", *to)
+    said = fails(capsys, "identify", "union", "--options.of=titles", *to)
+    assert "--options.of must be a list, got 'titles'" in said
+    raises(ConfigError, "queries needs file", identify, place / "data", "queries", tmp_path / "ids")
+
+
+def test_a_tokenizer_without_room_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = CausalLM(str(place / "llama")).load()
+    rows = loaded.model.get_input_embeddings().num_embeddings
+    monkeypatch.setattr("grls.models.load.build.add_special_tokens", lambda tokenizer, names: 0)
+    said = "the tokenizer takes 0 of 2 new rows, such as <c0_0>: take another model"
+    raises(ConfigError, said, add_rows, *loaded, ["<c0_0>", "<c0_1>"])
+    assert loaded.model.get_input_embeddings().num_embeddings == rows
 
 
 def test_what_cannot_work_is_refused_and_leaves_nothing(place: Path, tmp_path: Path, capsys: Capsys) -> None:
