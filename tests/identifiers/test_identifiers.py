@@ -343,7 +343,7 @@ def test_what_cannot_work_is_refused_and_leaves_nothing(place: Path, tmp_path: P
     assert "set --model.lora_rank 0, --model.freeze_embeddings false" in fails(
         capsys, *run, f"--data.data={data}", "--model.freeze_embeddings=true"
     )
-    assert not (tmp_path / "run" / "model").exists()
+    assert not (tmp_path / "run").exists()
     model = shutil.copytree(place / "llama", tmp_path / "llama")
     shutil.copytree(place / "ids-residual", model / FOLDER)
     index = ["index", str(model), f"--corpus={data}", f"--output={tmp_path / 'r'}"]
@@ -398,12 +398,27 @@ def test_a_union_takes_folders_and_one_of_codes(place: Path) -> None:
 
 def test_new_rows_are_trained_where_they_are_read_and_written(place: Path, tmp_path: Path) -> None:
     untied = CausalLM(str(save_llama(tmp_path, CausalLM(str(place / "llama")).load().tokenizer)))
+    codes = made(place, "residual")
     for frozen in (True, False):
         module = GeneratorModule(ModelOptions(generator=untied, freeze_embeddings=frozen), "retrieve")
         if frozen:
-            raises(ConfigError, "which this training would not change", module.add_rows, ["<c0_0>"])
+            raises(ConfigError, "this training would not change", module.add_rows, codes)
         else:
-            module.add_rows(["<c0_0>"])
+            module.add_rows(codes)
+
+
+def test_other_codes_of_equal_names_are_not_learned_by_frozen_rows(place: Path, tmp_path: Path) -> None:
+    codes, other = made(place, "residual"), made(place, "product")
+    loaded = CausalLM(str(place / "llama")).load()
+    add_rows(*loaded, codes.vocabulary)
+    for part in loaded:
+        part.save_pretrained(tmp_path)
+    (tmp_path / FOLDER).mkdir()
+    codes.write(tmp_path / FOLDER)
+    frozen = ModelOptions(generator=CausalLM(str(tmp_path)), freeze_embeddings=True)
+    GeneratorModule(frozen, "retrieve").add_rows(codes)
+    assert {*other.vocabulary} <= {*codes.vocabulary}
+    raises(ConfigError, "has not learned for them", GeneratorModule(frozen, "retrieve").add_rows, other)
 
 
 def test_an_added_passage_needs_the_encoder_of_the_codes(place: Path, tmp_path: Path) -> None:

@@ -41,10 +41,11 @@ def data(tmp_path: Path) -> Path:
 
 
 def refused(capsys: pytest.CaptureFixture[str], stage: str, data: Path, *more: str) -> str:
-    """The one line with which a run ends before it writes a model."""
+    """The one line with which a run ends before its first step; it leaves nothing."""
     output = data.parent / "run"
+    before = sorted(output.rglob("*"))
     line = fails(capsys, "train", *arguments(stage, data, output, *more))
-    assert not (output / "model").exists() or "thesis.tex" in {f.name for f in (output / "model").iterdir()}
+    assert sorted(output.rglob("*")) == before
     return line
 
 

@@ -12,8 +12,9 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import lightning as L
@@ -38,7 +39,7 @@ from grls.train.core.checkpoints import (
 from grls.train.core.clock import TrainingClock, TrainingResult
 from grls.train.core.datamodule import FitData
 from grls.train.core.module import TrainingModule
-from grls.train.core.processes import by_first, launched, leaving_no_group
+from grls.train.core.processes import by_first, is_first, launched, leaving_no_group
 from grls.train.core.trainer import (
     SHARDED,
     GiveBackFreed,
@@ -139,6 +140,11 @@ def fit_model(
             if not is_write_failure(error):
                 raise
             raise WriteError(f"cannot write under {folder} ({error}). Free disk space.") from error
+        finally:
+            if not run.global_step and is_first():  # refused, or ended before its first step
+                rmtree(logs.log_dir, ignore_errors=True)
+                with suppress(OSError):  # there are logs of other runs
+                    Path(logs.root_dir).rmdir()
     score = best_checkpoint.best_model_score
     return TrainingResult(
         folder / "model",

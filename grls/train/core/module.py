@@ -10,7 +10,7 @@ that over the tokens that the constraint index allows, the distribution of ``ren
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -25,6 +25,7 @@ from transformers import PreTrainedModel, get_constant_schedule_with_warmup, get
 from transformers.optimization import Adafactor
 
 from grls.data.codec import CLOSING_MARKERS, reset_tokenizer
+from grls.data.identifiers import FOLDER, IdentifierKind, read_kind
 from grls.errors import ConfigError, MismatchError, Option
 from grls.io.files import atomic_folder, write_json
 from grls.models.base import check_positions, is_causal
@@ -255,11 +256,13 @@ class GeneratorModule(TrainingModule):
             )
         _ = self._head.linear  # found out before the weights are sharded
 
-    def add_rows(self, names: Sequence[str]) -> None:
+    def add_rows(self, kind: IdentifierKind) -> None:
         """Add the rows of identifiers to the vocabulary of tokenizer and model, to be trained."""
-        if not names:
+        if not (names := kind.vocabulary):
             return
-        options, new = self.options, not {*names} <= self.tokenizer.get_vocab().keys()
+        options = self.options
+        before = Path(getattr(options.generator, "name_or_path", "")) / FOLDER
+        learned = before.is_dir() and read_kind(before).fingerprint == kind.fingerprint
         if options.freeze_embeddings is None and not options.lora_rank and is_causal(self.model):
             self.model.get_input_embeddings().requires_grad_(True)
         self._rows = tuple(names)
@@ -267,10 +270,10 @@ class GeneratorModule(TrainingModule):
         self._head = Head(self.model)
         writer = self.model if is_causal(self.model) else self.model.get_decoder()
         tables = (writer.get_input_embeddings(), self._head.module)
-        if new and not all(table.weight.requires_grad for table in tables):
+        if not learned and not all(table.weight.requires_grad for table in tables):
             raise ConfigError(
-                "the identifiers are made of new rows of the vocabulary, which this training would not "
-                f"change: set {Option('model.lora_rank', 0)}, {Option('model.freeze_embeddings', False)} and "
+                "the identifiers are made of rows of the vocabulary that the model has not learned for them, "
+                f"and this training would not change them: set {Option('model.lora_rank', 0)}, {Option('model.freeze_embeddings', False)} and "
                 f"{Option('model.freeze_encoder', False)}, or take identifiers of texts."
             )
 

@@ -88,7 +88,7 @@ class GeneratorData(FitData):
         write, kind = getattr(options, "spans", None) or WriteSpans(), None
         if options.identifiers is not None:
             kind = kind_for(options.identifiers, self.corpus)
-            module.add_rows(kind.vocabulary)
+            module.add_rows(kind)
             self.fingerprints["the identifiers"] = kind.fingerprint
         elif getattr(options, "spans", None) is not None:
             kind = Spans(write.words)
