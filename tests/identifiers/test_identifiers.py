@@ -402,7 +402,7 @@ def test_new_rows_are_trained_where_they_are_read_and_written(place: Path, tmp_p
     for frozen in (True, False):
         module = GeneratorModule(ModelOptions(generator=untied, freeze_embeddings=frozen), "retrieve")
         if frozen:
-            raises(ConfigError, "this training would not change", module.add_rows, codes)
+            raises(ConfigError, "this training would not change:", module.add_rows, codes)
         else:
             module.add_rows(codes)
 

@@ -273,8 +273,9 @@ class GeneratorModule(TrainingModule):
         if not learned and not all(table.weight.requires_grad for table in tables):
             raise ConfigError(
                 "the identifiers are made of rows of the vocabulary that the model has not learned for them, "
-                f"and this training would not change them: set {Option('model.lora_rank', 0)}, {Option('model.freeze_embeddings', False)} and "
-                f"{Option('model.freeze_encoder', False)}, or take identifiers of texts."
+                f"and this training would not change: set {Option('model.lora_rank', 0)}, "
+                f"{Option('model.freeze_embeddings', False)} and {Option('model.freeze_encoder', False)}, or "
+                "take identifiers of texts."
             )
 
     def plain_copy(self) -> None:
