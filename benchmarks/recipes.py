@@ -1,4 +1,4 @@
-"""The recipes of `benchmarks.seeds`: stages of training, runs, ensembles and cuts.
+"""The recipes of `benchmarks.seeds`: stages of training, runs and ensembles.
 
 The weights were tuned on dev for the first seed. The module runs nothing.
 """
@@ -27,8 +27,6 @@ class Recipe(NamedTuple):
         ensembles: Name of an ensemble -> its members; the weights are tuned on dev.
         by: Name of a run -> the stage that makes its retriever, if it is not the last stage.
         data: The data set, ``data/DATA``; None: the data set of the recipe's name.
-        cuts: Names in ``runs``, ``beside`` and ``ensembles`` whose rankings are also cut at the highest
-            expected F1, tuned on dev.
         across: Name of an ensemble over all seeds -> its members; the runs of a member are fused over the
             seeds first, with equal weights.
         priors: Name of a run with priors -> retriever -> weight.
@@ -40,7 +38,6 @@ class Recipe(NamedTuple):
     ensembles: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     by: Mapping[str, str] = MappingProxyType({})
     data: str | None = None
-    cuts: tuple[str, ...] = ()
     across: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     priors: Mapping[str, Mapping[str, float]] = MappingProxyType({})
 
@@ -100,7 +97,6 @@ RECIPES = {
             "all": ("bm25", "biencoder", "hops", "hybrid"),
         },
         data="strategyqa",
-        cuts=("biencoder", "hops", "bm25 + biencoder + hops", "hybrid", "all"),
         priors={"hybrid": _ahead(_STRATEGYQA, 4, 4)},
     ),
     "nq": Recipe((Stage("spans"),), {"single": _SPANS}, _beside("runs/nq/default/dense"), _ENSEMBLES),
@@ -125,7 +121,6 @@ RECIPES = {
         _beside("runs/explagraphs/biencoder-retriever"),
         {"bm25 + biencoder": _ENSEMBLES["bm25 + biencoder"]},
         data="explagraphs",
-        cuts=("single", "hybrid", "bm25", "biencoder"),
         priors={"hybrid": _ahead("runs/explagraphs/biencoder-retriever", 0.25, 2)},
     ),
     "entailmentbank": Recipe(
@@ -155,7 +150,6 @@ RECIPES = {
             "pass + hops": ("hops-hybrid", "fixed-hybrid"),
         },
         {"unrescored": "spans-rescore", "single": "spans-rescore", "hybrid": "spans-rescore"},
-        cuts=("single", "hybrid", "hops-hybrid", "pass + hops", "bm25", "biencoder"),
         across={"pass + hops": ("hops-hybrid", "fixed-hybrid")},
         priors=dict.fromkeys(("hybrid", "hops-hybrid", "fixed-hybrid"), _WORLDTREE_PRIORS),
     ),

@@ -6,9 +6,9 @@
 A seed decides the first weights, the order of the examples and all draws of training; data and options stay.
 Each step is a `grls` command, printed before it runs; existing results are kept, so a killed run
 goes on (after a change of settings, remove runs/NAME/seed-*). Two processes may share the work, one seed
-each; after both have ended, call the benchmark with all seeds for the table. Rankings may also be cut, to
-measure sets, and the runs of all seeds fused. The table on test has the mean over seeds, the sample standard
-deviation, and every seed's value; it is also written to runs/NAME/seeds.md.
+each; after both have ended, call the benchmark with all seeds for the table. The runs of all
+seeds may also be fused. The table on test has the mean over seeds, the sample standard deviation, and every
+seed's value; it is also written to runs/NAME/seeds.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from grls.errors import GrlsError
 from grls.evaluation.evaluate import evaluate_run, measure_label
 from grls.io.files import atomic_file
 from grls.models.precision import Precision
-from grls.runs.portions import read_info
 
 _ALIKE = ("--fusion.method", "sum")
 _FUSED = (*_ALIKE, "--tune.k", "5")
@@ -68,7 +67,7 @@ class Repeat:
             runs[name] = (folder, (str(retriever), "--precision", self.search_precision, *options))
         runs |= {name: (folder.parent, options) for name, options in recipe.beside.items()}
         fused = (*recipe.ensembles.values(), *recipe.across.values())
-        tuned = {member for members in fused for member in members} | set(recipe.cuts)
+        tuned = {member for members in fused for member in members}
         for name, (where, options) in runs.items():
             for split in ("dev", "test") if name in tuned else ("test",):
                 output = where / f"{name}-{split}"
@@ -79,12 +78,7 @@ class Repeat:
         files = {name: where / name for name, (where, _) in runs.items()}
         for name, members in recipe.ensembles.items():
             output = folder / f"{name.replace(' ', '')}-test"
-            inputs = [files[member] for member in members]
-            measured[name] = self._fused(inputs, output)
-            if name in recipe.cuts:
-                files[name] = self._fused_on_dev(inputs, output)
-        for name in recipe.cuts:
-            measured[f"{name}, cut"] = self._cut(files[name])
+            measured[name] = self._fused([files[member] for member in members], output)
         return measured
 
     def _hybrid(self, generator: Path, priors: Mapping[str, float], output: Path) -> Path:
@@ -115,22 +109,6 @@ class Repeat:
         result = Path(f"{output}.info.json")
         self._grls("fuse", *test, "--tune.runs", json.dumps(dev), *arguments, makes=result)
         return self._measured(output)
-
-    def _fused_on_dev(self, members: Sequence[Path], output: Path) -> Path:
-        """Fuse the dev runs with the weights of the ensemble ``output``; the path without the split."""
-        info = read_info(f"{output}.jsonl")
-        weights = "WEIGHTS" if info is None else json.dumps(list(info.options["weights"]))
-        run = Path(str(output).removesuffix("-test"))
-        arguments = (*_ALIKE, "--fusion.weights", weights, "--data", self._data, "--output", f"{run}-dev")
-        runs = [f"{member}-dev.jsonl" for member in members]
-        self._grls("fuse", *runs, *arguments, makes=Path(f"{run}-dev.info.json"))
-        return run
-
-    def _cut(self, run: Path) -> dict[str, float]:
-        """Cut the rankings of a run with the rule tuned on dev; the measures."""
-        arguments = ("--tune", f"{run}-dev.jsonl", "--data", self._data, "--output", f"{run}-cut")
-        self._grls("fuse", "cut", f"{run}-test.jsonl", *arguments, makes=Path(f"{run}-cut.info.json"))
-        return self._measured(Path(f"{run}-cut"))
 
     @property
     def _data(self) -> str:

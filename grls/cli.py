@@ -182,7 +182,6 @@ VERBS = {
         "fuse runs into one: interleaved, by reciprocal ranks, or by scaled scores",
         "fuse:fuse_runs",
         example="grls fuse runs/a.jsonl runs/b.jsonl --output runs/fused",
-        names={"cut": Verb("cut each ranking where its expected F1 is highest", "fuse:fuse_cut")},
     ),
     "evaluate": Verb(
         "score runs, or answers and how well their evidence supports them",

@@ -1,4 +1,4 @@
-"""``grls fuse``: fuse runs, or cut a run where F1 is expected to be highest.
+"""``grls fuse``: fuse runs.
 
 The paper's ensembles (arXiv 2204.13596) interleave; the weights of the other methods can be tuned on runs for
 development queries.
@@ -77,53 +77,3 @@ def fuse_runs(
         weights = shown_weights(fusion.weights)
         print(f"weights {weights}: recall@{tune.k} {100 * recall:.1f} on {dev.split}")
     print(save_for(ensemble(members, fusion, tuned, k, name), output, queries))
-
-
-def fuse_cut(
-    run: str,
-    *,
-    tune: str,
-    output: str,
-    data: str | None = None,
-    split: str | None = None,
-    tune_split: str | None = None,
-    name: str | None = None,
-) -> None:
-    """Cut each ranking where its expected F1 is highest.
-
-    Usage: `grls fuse cut RUN --tune DEV-RUN --output OUT`. Writes OUTPUT.trec, OUTPUT.jsonl (chains that are
-    done, so `grls evaluate` and `grls experiment` show set F1) and OUTPUT.info.json.
-
-    Args:
-        run: A ranking: JSONL of `grls retrieve` (a single step, or a fixed number of hops) or of `grls fuse`,
-            or a TREC run.
-        tune: Run of the same system for development queries. From it the probability is estimated that a
-            passage of a score and rank is gold.
-        output: Path of the results without ending.
-        data: Data set folder; null takes it from the manifests.
-        split: Split of the queries of the run; null: from its manifest.
-        tune_split: Split of the queries of `--tune`; null: from its manifest, else dev.
-        name: Name of the run in reports; null: the name of the run, with `cut`.
-    """
-    from grls.runs.comparable import (
-        DevRuns,
-        complete_runs,
-        find_asked,
-        load_runs,
-        refuse_to_replace,
-        save_for,
-    )
-    from grls.tune.weights import cut_run, refuse_uncuttable
-
-    members = load_runs([run])
-    refuse_uncuttable(members[0])
-    queries = find_asked(members, data, split)
-    refuse_to_replace(output, [run, tune], queries)
-    dev = DevRuns.load([tune], members, queries, tune_split)
-    (member,) = complete_runs(members, None if queries is None else queries.ids)
-    cut, mean, fitted, known = cut_run(member, dev, name)
-    print(
-        f"{mean:.1f} passages a query; set F1 {100 * fitted:.1f} on {dev.split}, which it was fitted to, "
-        f"{100 * known:.1f} there with the known number of passages"
-    )
-    print(save_for(cut, output, queries))

@@ -7,7 +7,7 @@ compared with it, or rankings if there are no chains); kinds of miss: the same, 
 Answer recall: queries have accepted answers. Seen and unseen recall: there are training qrels. Set F1 and
 DONE-missing: the results hold chains. Hits of every hop, exact sets and exact chains: the results hold
 chains, or are those of a fixed number of hops. Graph checks: the results hold chains, and queries state a
-RuleTaker-Open problem. Sets (``expected-f1``, a cut) have no order of hops, so of these they have exact sets
+RuleTaker-Open problem. Sets (``expected-f1``) have no order of hops, so of these they have exact sets
 alone, and no path match. The conventions stand in ``grls.evaluation.metrics``. Scores by type: the metadata
 of queries have a field ``type``. Gold passages: :func:`grls.data.dataset.gold_passages`.
 """

@@ -166,7 +166,7 @@ def find_asked(runs: Sequence[Run], data: str | None, split: str | None) -> Quer
 
 
 def save_for(run: Run, output: str, query_set: QuerySet | None) -> str:
-    """Save a run that was made of others (fused, cut); returns a line for the user.
+    """Save a run that was made of others; returns a line for the user.
 
     Where its queries are not known there is a TREC run alone, without texts.
     """

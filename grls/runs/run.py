@@ -21,9 +21,6 @@ from grls.runs.portions import ENDINGS, RunInfo, Steps, differ, read_info, save_
 from grls.runs.results import Retrieved, read_results
 from grls.runs.trec import chain_ranking, read_run, refuse_unknown, without_done, write_run
 
-SETS = ("expected-f1", "cut")
-"""Last part of the score mode of runs whose chains are sets."""
-
 _SHOWN = 3  # example ids of an error
 
 
@@ -118,12 +115,12 @@ class Run:
     def in_hop_order(self) -> bool:
         """Whether passages stand where hops found them; a ranking without hops does.
 
-        The passages of sets stand by probability (``expected-f1``) or by score (a cut). A ranking leaves out
-        what a chain repeats, so without its chains a run whose hops may repeat a passage does not tell.
+        The passages of sets stand by probability (``expected-f1``). A ranking leaves out what a chain
+        repeats, so without its chains a run whose hops may repeat a passage does not tell.
         """
         mode = self.score_mode if self.info is None else self.info.score_mode
         repeats = self.info is not None and self.info.options.get("repeat") is True
-        return mode.rpartition(", ")[2] not in SETS and (bool(self.chains) or not repeats)
+        return not mode.endswith(", expected-f1") and (bool(self.chains) or not repeats)
 
     @property
     def is_ranking(self) -> bool:

@@ -1,34 +1,30 @@
-"""Tuning the weights of rescoring, of a cross-encoder and of a fusion's members; weights and cuts of runs."""
+"""Tuning the weights of rescoring, of a cross-encoder and of a fusion's members; weights of runs."""
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from grls.data.types import Hit
 from grls.decode.beam import ScoredPassage
-from grls.errors import ConfigError, DataError, Option
+from grls.errors import ConfigError, Option
 from grls.evaluation.measures import RunDepth, ndcg
-from grls.evaluation.metrics import known_number, means, sequence_recall, set_f1
+from grls.evaluation.metrics import means, sequence_recall
 from grls.io.files import is_temporary
 from grls.io.progress import Progress, counted
 from grls.retrieve.base import ChainToContinue, DecodesHops
 from grls.retrieve.fusion.retriever import FUSED, Fusion
-from grls.retrieve.fusion.runs import SetSize, fused_run
+from grls.retrieve.fusion.runs import fused_run
 from grls.retrieve.generative.retriever import GenerativeRetriever, generator_within, rescored
 from grls.retrieve.queries import evidence_numbers
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import rank_again
 from grls.retrieve.spec import MANIFEST, from_fields
 from grls.runs.comparable import DevRuns
-from grls.runs.portions import RunInfo
-from grls.runs.run import Run
 from grls.tune.search import best, best_weights
 from grls.tune.step import DevQueries, Quality, Step, TuneChoice, Tuning
 
@@ -238,42 +234,3 @@ def tune_run_weights(fusion: Fusion, dev: DevRuns, k: int, depth: int | None = N
 
 def shown_weights(weights: Sequence[float] | None) -> str:
     return " ".join(f"{weight:g}" for weight in weights or ())
-
-
-def refuse_uncuttable(run: Run) -> None:
-    if run.steps == "dynamic":
-        raise ConfigError(f"{run.path} is dynamic: its chains end by themselves. Cut a single or fixed run.")
-
-
-def cut_run(run: Run, dev: DevRuns, name: str | None = None) -> tuple[Run, float, float, float]:
-    """Fit a cut to the run of the same system for development queries, and cut a run with it.
-
-    Returns the run, dynamic: its rankings are chains that are done; its passages a query; set F1 on the
-    development queries that the cut was fitted to; that with the known number of gold passages.
-    """
-    if not run.rankings:
-        raise DataError("the run answers no query, so there is nothing to cut: retrieve again.", run.path)
-    dev.refuse_shared_queries(run)
-    start = perf_counter()
-    rankings = [dev.runs[0].rankings[query] for query in dev.gold]
-    gold = list(dev.gold.values())
-    size = SetSize.fit(rankings, gold)
-    fitted = means(set_f1, [{hit.id for hit in size.cut(hits).hits} for hits in rankings], gold)["f1"]
-    known = means(known_number, [[hit.id for hit in hits] for hits in rankings], gold)["f1_known_number"]
-    chains = {query: size.cut(hits) for query, hits in run.rankings.items()}
-    cut = {query: hits[: len(chains[query].hits)] for query, hits in run.rankings.items()}
-    mean = statistics.mean(len(chain.hits) for chain in chains.values())
-    info = run.info or RunInfo(  # an ensemble of the run alone
-        system="ensemble", name="", steps="dynamic", corpus="", queries="", data="",
-        split=None, score_mode="", members=(run.name,),
-    )  # fmt: skip
-    info = replace(
-        info,
-        name=name or f"{run.name}, cut",
-        steps="dynamic",
-        score_mode=f"{run.score_mode or 'unknown'}, cut",
-        seconds=info.seconds + perf_counter() - start,
-        options={**info.options, "cut": run.path, "tune": dev.runs[0].path},
-        files={},
-    )
-    return Run(cut, chains, info.score_mode, info), mean, fitted, known

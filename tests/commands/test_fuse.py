@@ -1,4 +1,4 @@
-"""``grls fuse`` and ``grls fuse cut``: what is kept, written and refused."""
+"""``grls fuse``: what is kept, written and refused."""
 
 import dataclasses
 import json
@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 from failing import fails, refuses
-from run_files import info_of
 from small_data import passages, write_small
 
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.dataset import gold_passages, read_split, write_dataset
+from grls.data.dataset import read_split, write_dataset
 from grls.data.types import Chain, Hit
-from grls.evaluation.evaluate import evaluate_run
 from grls.runs.portions import RunInfo, fingerprint_queries, read_info
 from grls.runs.run import Run
 
@@ -168,56 +166,7 @@ def test_the_shipped_config(place):
     assert sum(info.options["weights"]) == pytest.approx(1)
 
 
-def gold_first(split: str) -> str:
-    """A run of another tool: the gold of each query scores 9, all else 1."""
-    lines = []
-    for query in read_split("data", split)[0]:
-        gold = gold_passages(query, read_split("data", split)[1])
-        ranked = [*gold, *(name for name in IDS if name not in gold)]
-        for n, name in enumerate(ranked):
-            lines.append(f"{query.id} Q0 {name} 0 {(9 if name in gold else 1) - 0.01 * n} x\n")
-    Path(f"{split}.trec").write_text("".join(lines))
-    return f"{split}.trec"
-
-
-def test_rankings_end_where_gold_ends(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run, dev = gold_first("test"), gold_first("train")
-    how = ("--data=data", "--split=test", "--tune_split=train", "--output=out/cut")
-    assert main(["fuse", "cut", run, "--tune", dev, *how]) == 0
-    told = "set F1 100.0 on train, which it was fitted to, 100.0 there with the known number of passages"
-    assert told in capsys.readouterr().out
-    found = Run.load("out/cut.jsonl")
-    queries, qrels = read_split("data", "test")
-    for query in queries:
-        gold = gold_passages(query, qrels)
-        assert [hit.id for hit in found.chains[query.id].hits] == gold
-        assert [(hit.id, hit.score) for hit in found.rankings[query.id]] == [
-            (hit.id, hit.score) for hit in Run.load(run).rankings[query.id][: len(gold)]
-        ]
-    info = info_of("out/cut.jsonl")
-    assert (info.steps, info.split, info.name) == ("dynamic", "test", "test, cut")
-    report = evaluate_run("out/cut.jsonl", "data", "test")
-    assert report["set"]["f1"] == 1.0
-    assert report["hops"] == {"exact_set": 1.0}, "what is cut has no order of hops"
-
-
-def test_a_run_of_ours_keeps_what_made_it(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for split in ("train", "test"):
-        given = ["--data=data", f"--split={split}", "--k=5", f"--output={split}-bm25"]
-        assert main(["retrieve", "bm25", *given]) == 0
-    assert main(["fuse", "cut", "test-bm25.jsonl", "--tune", "train-bm25.jsonl", "--output=out/cut"]) == 0
-    before, after = info_of("test-bm25.jsonl"), info_of("out/cut.jsonl")
-    assert (after.system, after.corpus, after.queries) == (before.system, before.corpus, before.queries)
-    assert after.name == f"{before.name}, cut"
-    assert after.score_mode == "bm25, cut"
-    assert after.options["tune"] == "train-bm25.jsonl"
-    assert after.retriever == before.retriever != ""
-    assert main(["evaluate", "out/cut.jsonl", "test-bm25.jsonl", "--data=data"]) == 0
-    assert main(["experiment", "test-bm25.jsonl", "out/cut.jsonl", "--output=out/report"]) == 0
-
-
 DEV = "--tune.runs=[bad-dev.jsonl,good-dev.jsonl]"
-CUT = "--data=data --split=test --tune_split=train"
 REFUSED = (
     ("a.jsonl of-dev.jsonl", "2 are in a.jsonl alone ('q-lynx-kind', 'q-lynx-proud')"),
     ("a.jsonl b.jsonl --split=dev", "other queries than data, split dev, holds (it is of data, split test)"),
@@ -254,25 +203,18 @@ REFUSED = (
         "a.jsonl b.jsonl --fusion.method=sum --tune.runs=[bad-dev.jsonl,of-dev.jsonl]",
         "of-dev.jsonl (bm25, retrieve, single) is to tune the weight of b.jsonl (generator",
     ),
-    ("cut test.trec --tune train.trec --data=data --split=train", "give the split that was retrieved for"),
-    (f"cut dynamic.jsonl --tune train.trec {CUT}", "is dynamic: its chains end by themselves"),
-    ("cut empty.jsonl --tune train.trec --data=data --tune_split=train", "there is nothing to cut: retrieve"),
-    (f"cut test.trec --tune train.trec {CUT} --output=train", "would replace train.trec"),
-    ("cut test.trec --tune test.trec --data=data --split=test --tune_split=test", "queries of the runs to"),
-    ("cut test.trec --tune again.trec --data=data --split=test --tune_split=test", "queries of the runs to"),
 )  # fmt: skip
 
 
 def test_what_cannot_work_is_refused(place, capsys, caplog):
     write("a"), write("b", 2), write("copy"), write("changed", 1), write("dynamic", steps="dynamic")
-    write("of-dev", split="dev", system="bm25"), dev_runs(), gold_first("test"), gold_first("train")
+    write("of-dev", split="dev", system="bm25"), dev_runs()
     asked, qrels = read_split("data", "test")
     write_dataset("other", reversed(passages()), asked, {"test": qrels})
     for name, first in (("one", "q-lynx-proud"), ("calm", "q-otter-calm")):
         trec(f"{name}.trec", {"q-lynx-kind": IDS[:2], first: IDS[:1]})
     trec("two.trec", {"q-lynx-kind": IDS[2:4]}), trec("nowhere.trec", {"q-lynx-kind": [IDS[0], "nowhere"]})
     trec("x.trec", {"x": IDS[:1]}), trec("y.trec", {"x": IDS[1:2]})
-    shutil.copy("test.trec", "again.trec"), Path("empty.jsonl").write_text("")
     with Path("changed.jsonl").open("a") as stream:
         stream.write("\n")
     before = {file.name: file.read_bytes() for file in place.glob("*.*")}

@@ -95,7 +95,6 @@ def _retrieving() -> list[tuple[str, ...]]:
         ("retrieve bm25", "retrieve", "IN/bm25", DATA, *THREE, MADE),
         ("retrieve hops", "retrieve", "IN/hops", DATA, *THREE, CPU, MADE),
         ("fuse", "fuse", a, "IN/runs/b.jsonl", MADE),
-        ("fuse cut", "fuse", "cut", a, "--tune=IN/runs/dev.jsonl", DATA, TRAIN, "--tune_split=dev", MADE),
         ("evaluate", "evaluate", a, DATA, TRAIN, "--output=OUT.json"),
         ("experiment", "experiment", a, "IN/runs/b.jsonl", DATA, TRAIN, MADE),
         ("fit", "fit", "IN/data", "--biencoder=none", "--generator=none", "--k=2", CPU, MADE),

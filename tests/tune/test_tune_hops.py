@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 from composite_specs import create
-from failing import raises
 from hypothesis import given
 from hypothesis import strategies as st
 
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
-from grls.errors import ConfigError, DataError
 from grls.retrieve.base import Description, HopHits
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.fusion.retriever import Fusion
@@ -29,7 +27,7 @@ from grls.tune.options import TuneOptions
 from grls.tune.run import tune_folder
 from grls.tune.search import Tried, best, paired_error, simplest, weight_grid
 from grls.tune.step import DevQueries
-from grls.tune.weights import cut_run, refuse_uncuttable, refuse_untunable, tune_run_weights
+from grls.tune.weights import tune_run_weights
 
 HOUSES = ("Tallow", "Brind", "Corvey", "Dunmore", "Elstow", "Farrow", "Gannet", "Hollin")
 
@@ -308,27 +306,3 @@ def test_the_better_run_weighs_more() -> None:
     assert recall == 1.0
     assert fusion.weights is not None
     assert fusion.weights[0] < fusion.weights[1]
-
-
-def test_what_has_no_weights_to_find_or_cannot_be_cut_is_refused() -> None:
-    with pytest.raises(ConfigError, match="interleaving takes none"):
-        refuse_untunable(Fusion())
-    with pytest.raises(ConfigError, match=r"either weights or runs"):
-        refuse_untunable(Fusion(method="rrf", weights=[0.5, 0.5]))
-    dev = DevRuns([GOOD], GOLD_OF, "dev")
-    raises(ConfigError, r"q0.*are queries of the runs to tune on and of what is given", cut_run, GOOD, dev)
-    with pytest.raises(DataError, match="answers no query"):
-        cut_run(Run({}, path="e"), dev)
-    ended, *_ = cut_run(Run({"t": GOOD.rankings["q0"]}), dev)
-    raises(ConfigError, "its chains end by themselves", refuse_uncuttable, replace(ended, path="e"))
-
-
-def test_rankings_end_behind_what_looks_gold() -> None:
-    run = Run({"t": [Hit("a", 9.0), Hit("b", 1.0), Hit("c", 0.5)]}, score_mode="bm25", path="t.trec")
-    cut, *figures = cut_run(run, DevRuns([GOOD], GOLD_OF, "dev"))
-    assert [hit.id for hit in cut.rankings["t"]] == ["a"]
-    assert cut.chains["t"].done
-    assert figures[:2] == [1.0, 1.0]
-    assert cut.info is not None
-    assert (cut.info.name, cut.info.score_mode, cut.steps) == ("t, cut", "bm25, cut", "dynamic")
-    assert cut.info.options == {"cut": "t.trec", "tune": "good"}

@@ -10,7 +10,6 @@ import sys
 from dataclasses import replace
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from failing import raises
 from hypothesis import given, settings
@@ -28,7 +27,7 @@ from grls.retrieve.fusion.retriever import (
     interleave,
     min_max,
 )
-from grls.retrieve.fusion.runs import SetSize, best_size, ensemble, fused_run, shared_steps
+from grls.retrieve.fusion.runs import ensemble, fused_run, shared_steps
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import RankedHops
 from grls.runs.portions import RunInfo, Steps
@@ -292,68 +291,3 @@ def test_a_fusion_is_known_by_its_members_and_weights() -> None:
     different = [fused("a", "b"), fused("a", "c"), fused("b", "a"), fused("a", "b", weights=(1.0, 2.0))]
     assert len({*different}) == 4
     assert fused("a", "") == ""
-
-
-probabilities = st.lists(st.floats(0.01, 0.99), min_size=1, max_size=6)
-lacking = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=3).filter(lambda some: sum(some) > 0.1)
-
-
-def naive(k: int, chances: list[float], missing: np.ndarray) -> float:
-    """Expected F1 of the first k, over every outcome."""
-    total = 0.0
-    for outcome in itertools.product((0, 1), repeat=len(chances)):
-        likely = math.prod(p if right else 1 - p for p, right in zip(chances, outcome, strict=True))
-        for lost, share in enumerate(missing):
-            total += likely * share * 2 * sum(outcome[:k]) / (k + sum(outcome) + lost)
-    return total
-
-
-@given(probabilities, lacking)
-def test_the_best_size_is_that_of_all_outcomes(chances: list[float], lost: list[float]) -> None:
-    missing = np.array(lost) / sum(lost)
-    every = [naive(k, chances, missing) for k in range(1, len(chances) + 1)]
-    found = best_size(np.array(chances), missing)
-    assert found[1] == pytest.approx(max(every))
-    assert every[found[0] - 1] == pytest.approx(max(every))
-
-
-def test_hand_known_sizes() -> None:
-    none = np.array([1.0])
-    assert best_size(np.array([1.0, 1.0, 0.0, 0.0]), none) == (2, pytest.approx(1.0))
-    two_more = np.array([0.0, 0.0, 1.0])  # that are not in the ranking
-    assert best_size(np.array([1.0, 1.0, 0.0]), two_more) == (2, pytest.approx(2 / 3))
-    assert best_size(np.array([]), none) == (0, 0.0)
-    assert best_size(np.array([0.0, 0.0]), none)[0] == 1  # a set without a passage has no F1
-
-
-def ranking(right: int, length: int = 8) -> list[Hit]:
-    scores = [5.0 - 0.1 * n if n < right else 1.0 - 0.1 * n for n in range(length)]
-    return [Hit(f"g{n}" if n < right else f"x{n}", score) for n, score in enumerate(scores)]
-
-
-def test_a_ranking_ends_where_development_rankings_end() -> None:
-    dev = [ranking(right) for right in (1, 2, 3, 4, 5) * 4]
-    gold = [[hit.id for hit in hits if hit.id.startswith("g")] for hits in dev]
-    sizes = SetSize.fit(dev, gold)
-    for right in range(1, 6):
-        chain = sizes.cut(ranking(right))
-        assert [hit.id for hit in chain.hits] == [f"g{n}" for n in range(right)]
-        assert chain.done
-        assert all(hit.score < 0 for hit in chain.hits)
-        assert math.exp(chain.score) > 0.8
-    assert len(SetSize.fit(dev, [[*own, "elsewhere"] for own in gold]).cut(ranking(3)).hits) == 3
-    nothing = sizes.cut([])
-    assert nothing.hits == ()
-    assert math.isfinite(nothing.score)
-    assert len(sizes.cut([Hit("alone", 0.0)]).hits) == 1
-
-
-@pytest.mark.parametrize(("found", "gold", "missing"), [
-    ([ranking(2), ranking(2)], [["g0", "g1"], ["g0", "a", "b"]], [0.5, 0.0, 0.5]),
-    ([ranking(2), [], ranking(3)], [["g0", "g1"], ["g0"], ["g0", "g1", "g2"]], [2 / 3, 1 / 3]),
-    ([[Hit("g0", 3.0), Hit("g0", 2.0), Hit("x0", 1.0)]], [["g0"]], [1.0]),
-], ids=["lacking", "empty", "listed twice"])  # fmt: skip
-def test_what_development_rankings_lack_is_counted(
-    found: list[list[Hit]], gold: list[list[str]], missing: list[float]
-) -> None:
-    assert list(SetSize.fit(found, gold).missing) == pytest.approx(missing)
