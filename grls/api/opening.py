@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,7 @@ from grls.io.arguments import Count, checked, checked_options
 from grls.io.ending import quiet
 from grls.io.files import TemporaryFolder, refuse_unusable
 from grls.models.option_names import Device, PrecisionName
-from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.bm25_options import BM25Options, Variant
+from grls.retrieve.bm25 import USUAL_BM25, BM25Options, BM25Retriever, Variant
 from grls.retrieve.fusion.retriever import Fusion, FusionRetriever, Method, fusion_spec
 from grls.retrieve.hub_names import is_on_the_hub
 from grls.retrieve.registry import Opening, open_member
@@ -72,7 +71,7 @@ class BM25(Searcher):
     Args:
         corpus: The passages, in any form that :func:`~grls.data.inputs.entries.corpus_of` takes: a list of
             texts, a dict, a data frame, a data set, a path.
-        k1: Term-frequency saturation; see :class:`~grls.retrieve.bm25_options.BM25Options`.
+        k1: Term-frequency saturation; see :class:`~grls.retrieve.bm25.BM25Options`.
         b: Length normalization.
         method: The variant of BM25.
         analyzer: Splits texts into words; None: by the language that is guessed from the passages.
@@ -89,9 +88,9 @@ class BM25(Searcher):
     def __init__(
         self,
         corpus: Any,
-        k1: float = 1.5,
-        b: float = 0.75,
-        method: Variant = "lucene",
+        k1: float = USUAL_BM25.k1,
+        b: float = USUAL_BM25.b,
+        method: Variant = USUAL_BM25.method,
         analyzer: Analyzer | None = None,
         *,
         output: str | Path | None = None,
@@ -99,7 +98,7 @@ class BM25(Searcher):
         options = BM25Options(k1, b, method)
         if output is not None:
             refuse_unusable(output, MANIFEST)
-        retriever = BM25Retriever(corpus_of(corpus), **asdict(options), analyzer=analyzer)
+        retriever = BM25Retriever(corpus_of(corpus), options, analyzer)
         if output is not None:
             retriever.save_pretrained(output)
         super().__init__(retriever, output)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -19,7 +19,7 @@ from grls.io.arguments import Count, options
 from grls.io.files import named_lines, refuse_unusable, write_json
 from grls.io.progress import counted
 from grls.models.option_names import Device, Similarity
-from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
+from grls.retrieve.bm25 import USUAL_BM25, BM25Options, BM25Retriever
 from grls.retrieve.compose import compose, write_retriever
 from grls.retrieve.fusion.retriever import Fusion, fusion_spec
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
@@ -113,12 +113,11 @@ def make_bm25(
         bm25: How passages are scored.
         analyzer: How texts are split into words.
     """
-    from grls.retrieve.bm25 import BM25Retriever
 
     refuse_unusable(output, MANIFEST)
     passages = corpus_of(corpus)
     begun = perf_counter()
-    BM25Retriever(passages, **asdict(bm25), analyzer=analyzer).save_pretrained(output)
+    BM25Retriever(passages, bm25, analyzer).save_pretrained(output)
     write_json(Path(output) / TIME, {"seconds": perf_counter() - begun})
     print(f"{output}: bm25, {counted(len(passages), 'passage')}")
 

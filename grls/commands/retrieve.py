@@ -21,7 +21,7 @@ from grls.errors import ConfigError
 from grls.io.arguments import Count, options
 from grls.io.files import refuse_unwritable, without_ending
 from grls.models.option_names import Device, Precision
-from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
+from grls.retrieve.bm25 import USUAL_BM25, BM25Options
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.registry import BM25, Opening, index_seconds, load_retriever, names_bm25

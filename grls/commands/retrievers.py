@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
 from pathlib import Path
 
 from grls.data.corpus import Corpus, corpus_file
@@ -11,7 +10,7 @@ from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, MismatchError
 from grls.models.load.build import BESIDE
 from grls.retrieve.base import DecodesHops, Retriever
-from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
+from grls.retrieve.bm25 import USUAL_BM25, BM25Options, BM25Retriever
 from grls.retrieve.spec import remedy_of_other_corpus
 
 log = logging.getLogger(__name__)
@@ -21,13 +20,11 @@ def bm25_over(
     data: str | None, corpus: Corpus | None = None, analyzer: Analyzer = USUAL, bm25: BM25Options = USUAL_BM25
 ) -> Retriever:
     """BM25 over the corpus of a data set; ``corpus`` is that corpus, where it is read already."""
-    from grls.retrieve.bm25 import BM25Retriever
-
     if data is None or not Path(data).is_dir():
         raise ConfigError(
             f"bm25 retrieves from the corpus of a data set folder (--data), and {data} is none."
         )
-    return BM25Retriever(corpus or Corpus.read(data), **asdict(bm25), analyzer=analyzer)
+    return BM25Retriever(corpus or Corpus.read(data), bm25, analyzer)
 
 
 def refuse_other_corpus(

@@ -6,7 +6,7 @@ any kind; ``build`` builds a folder from a model and a corpus. ``spec`` is the c
 folder, with its checksums; ``options`` are those that any kind may store there. ``compose`` makes
 composites in memory, and writes retrievers with their members.
 
-``bm25`` looks words up (``bm25_options``: its options). ``dense``, ``sparse`` and ``multi_vector`` compare
+``bm25`` looks words up. ``dense``, ``sparse`` and ``multi_vector`` compare
 encoded texts; ``encoded`` is what these three share. ``generative/`` decodes passages, ``hybrid/`` adds
 priors that look ahead for a generator, ``hops/`` retrieves hop by hop, ``fusion/`` fuses rankings,
 ``rescored/`` rescores the best passages of a ranking with a cross-encoder.

@@ -18,9 +18,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
-import bm25s
 import numpy as np
 import numpy.typing as npt
 
@@ -29,11 +28,11 @@ from grls.data.filters import Allow
 from grls.data.types import Hit, Query
 from grls.data.words import Analyzer, is_short, nothing_found
 from grls.errors import DataError
+from grls.io.arguments import NonNegativeFloat, Share, options
 from grls.io.files import atomic_folder
 from grls.io.progress import Progress, counted, waiting
 from grls.io.seal import seal
 from grls.retrieve.base import AllScores, Description, Evidence
-from grls.retrieve.bm25_options import BM25Options, Variant
 from grls.retrieve.queries import queries_of, reachable, with_evidence_text
 from grls.retrieve.registry import Opening
 from grls.retrieve.spec import (
@@ -47,7 +46,25 @@ from grls.retrieve.spec import (
 
 log = logging.getLogger(__name__)
 
-logging.getLogger("bm25s").setLevel(logging.INFO)  # bm25s sets DEBUG on import, ignoring the root logger
+Variant = Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
+
+
+@options("bm25")
+class BM25Options:
+    """Options of BM25.
+
+    Args:
+        k1: Term-frequency saturation (k1), at least 0.
+        b: Length normalization (b), from 0 (none) to 1 (full).
+        method: The variant of BM25, by its name in bm25s, without what bm25l and bm25+ add to all passages.
+    """
+
+    k1: NonNegativeFloat = 1.5
+    b: Share = 0.75
+    method: Variant = "lucene"
+
+
+USUAL_BM25 = BM25Options()
 
 _LEAST = float(np.finfo(np.float32).tiny)
 """The least that a word adds to the score of a passage that has it."""
@@ -61,9 +78,6 @@ class BM25Retriever:
 
     Args:
         corpus: The passages.
-        k1: See :class:`~grls.retrieve.bm25_options.BM25Options`, like ``b`` and ``method``.
-        b: Length normalization.
-        method: The variant of BM25.
         analyzer: Splits texts into words; None: the analyzer of the language guessed from the passages.
     """
 
@@ -77,13 +91,13 @@ class BM25Retriever:
     def __init__(
         self,
         corpus: Corpus,
-        k1: float = 1.5,
-        b: float = 0.75,
-        method: Variant = "lucene",
+        options: BM25Options = USUAL_BM25,
         analyzer: Analyzer | None = None,
     ):
-        self.corpus = corpus
-        self.options = BM25Options(k1, b, method)
+        import bm25s  # late: the command line needs the options of this module alone
+
+        logging.getLogger("bm25s").setLevel(logging.INFO)  # its import sets DEBUG, ignoring the root logger
+        self.corpus, self.options = corpus, options
         with waiting(f"index {counted(len(corpus), 'passage')} by their words", None):
             self.analyzer = (analyzer or Analyzer()).of(corpus)
             longer: list[list[str]] = []
@@ -95,9 +109,10 @@ class BM25Retriever:
                     (short if is_short(word) else longer)[-1].append(word)
             self._indexes = []
             self._known: set[str] = set()
-            for words, normalization in ((longer, b), (short, 0.0)):
+            for words, normalization in ((longer, options.b), (short, 0.0)):
                 if any(words):
-                    index = bm25s.BM25(k1=max(k1, _LEAST), b=normalization, method=method)  # 0 / 0 in bm25+
+                    k1 = max(options.k1, _LEAST)  # of 0, bm25+ would divide 0 by 0
+                    index = bm25s.BM25(k1=k1, b=normalization, method=options.method)
                     index.index(words, show_progress=False)
                     # What bm25l and bm25+ add to all passages alike; and robertson and atire give nothing
                     # for a word that half of the passages, or all, have.
@@ -140,7 +155,7 @@ class BM25Retriever:
                 file,
             )
         options = from_fields(BM25Options, spec, file, "bm25")
-        return cls(corpus, options.k1, options.b, options.method, analyzer.in_english())
+        return cls(corpus, options, analyzer.in_english())
 
     @staticmethod
     def shared_by(folder: Path, spec: dict[str, Any], opening: Opening) -> Hashable | None:
@@ -248,9 +263,7 @@ class BM25Retriever:
     @cached_property
     def _with_function_words(self) -> BM25Retriever:
         """It takes as much memory again, so the first query that needs it makes it."""
-        return BM25Retriever(
-            self.corpus, **vars(self.options), analyzer=replace(self.analyzer, stop_words=False)
-        )
+        return BM25Retriever(self.corpus, self.options, replace(self.analyzer, stop_words=False))
 
 
 def _has_passages(folder: Path, opening: Opening) -> bool:

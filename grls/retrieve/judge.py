@@ -8,7 +8,7 @@ from grls.data.corpus import Corpus
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, Option
 from grls.retrieve.base import Retriever
-from grls.retrieve.bm25_options import USUAL_BM25, BM25Options
+from grls.retrieve.bm25 import USUAL_BM25, BM25Options
 from grls.retrieve.registry import Opening, load_named, names_bm25
 
 

@@ -19,7 +19,7 @@ from grls.data.dataset import write_dataset
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.models.biencoder import BiEncoderModel
-from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.bm25 import BM25Options, BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 
 pytest.importorskip("mteb", reason="the extra mteb is not installed")
@@ -192,7 +192,7 @@ def test_results_are_kept_for_one_retriever_alone(
 ) -> None:
     """MTEB skips a task with results of the same name and revision; so another retriever has another one."""
     cache = mteb.ResultCache(tmp_path)
-    changed = BM25Retriever(Corpus.from_passages(list(corpus)), k1=0.9)
+    changed = BM25Retriever(Corpus.from_passages(list(corpus)), BM25Options(k1=0.9))
     changed.save_pretrained(tmp_path / "changed")
     others = [
         MTEBSearch(Searcher(changed, tmp_path / "changed")), MTEBSearch(searcher, k=1),

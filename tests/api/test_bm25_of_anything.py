@@ -14,7 +14,7 @@ from small_data import write_small
 import grls
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, DataError, GrlsError
-from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.bm25 import BM25Options, BM25Retriever
 
 TEXTS = ["otters eat fish .", "a holt is the den of an otter .", "herons eat frogs ."]
 
@@ -58,9 +58,9 @@ def test_it_is_in_memory_until_it_is_saved(place: Path, tmp_path: Path) -> None:
 
 
 def test_options_are_those_of_the_retriever_and_are_kept(tmp_path: Path, place: Path) -> None:
-    analyzer = Analyzer("en", stem=True)
+    analyzer, options = Analyzer("en", stem=True), BM25Options(0.9, 0.4, "atire")
     bm25 = grls.BM25(TEXTS, 0.9, 0.4, "atire", analyzer, output=tmp_path / "bm25")
-    expected = BM25Retriever(bm25.corpus, 0.9, 0.4, "atire", analyzer).retrieve(["otter"], 3)[0]
+    expected = BM25Retriever(bm25.corpus, options, analyzer).retrieve(["otter"], 3)[0]
     assert [(hit.id, hit.score) for hit in bm25.search("otter")] == [hit[:2] for hit in expected]
     assert len(expected) == 2
     del bm25

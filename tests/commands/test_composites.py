@@ -15,7 +15,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
-from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.bm25 import BM25Options, BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.fusion.retriever import Fusion, FusionRetriever
 from grls.retrieve.hops.finders import found_after
@@ -114,9 +114,8 @@ def test_bm25_is_a_folder(place: Path, capsys: Capsys) -> None:
     opened = load_retriever(made)
     expected = BM25Retriever(
         Corpus.read(place / "data"),
-        0.9,
-        0.4,
-        analyzer=load_retriever(made).analyzer,  # type: ignore[attr-defined]
+        BM25Options(0.9, 0.4),
+        load_retriever(made).analyzer,  # type: ignore[attr-defined]
     )
     assert opened.fingerprint() == expected.fingerprint()
     assert opened.retrieve(queries()[:4], 3) == expected.retrieve(queries()[:4], 3)

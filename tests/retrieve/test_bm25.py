@@ -17,8 +17,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.data.words import Analyzer
 from grls.errors import DataError
-from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.bm25_options import Variant
+from grls.retrieve.bm25 import BM25Options, BM25Retriever, Variant
 from grls.retrieve.registry import Opening, load_named, load_retriever
 from grls.retrieve.spec import read_spec
 from grls.retrieve.update import Changes, update_folder
@@ -43,7 +42,8 @@ def lucene_bm25(query: str, k1: float, b: float) -> dict[str, float]:
 @pytest.mark.parametrize(("k1", "b"), [(1.5, 0.75), (0.9, 0.4)])
 def test_scores_follow_the_formula(k1, b):
     query = "Green frogs near insects"
-    hits = BM25Retriever(CORPUS, k1, b, analyzer=Analyzer("none")).retrieve([Query("q", query)], 10)[0]
+    retriever = BM25Retriever(CORPUS, BM25Options(k1, b), Analyzer("none"))
+    hits = retriever.retrieve([Query("q", query)], 10)[0]
     expected = {i: score for i, score in lucene_bm25(query, k1, b).items() if score > 0}
     assert {hit.id: hit.score for hit in hits} == pytest.approx(expected, rel=1e-5)
     assert [hit.id for hit in hits] == sorted(expected, key=lambda i: -expected[i])
@@ -67,7 +67,7 @@ def test_hits_are_the_passages_with_a_common_word(method: Variant) -> None:
     """By the number of its passages a variant gives a word nothing, or passages without it something."""
     texts = ["owl owl C++ ibis", "owl C++ R", "owl vole R newts swim far", "owl R heron", "owl ibis"]
     passages = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts)])
-    retriever = BM25Retriever(passages, method=method)
+    retriever = BM25Retriever(passages, BM25Options(method=method))
     bm25s_index = bm25s.BM25(k1=1.5, b=0.75, method=method)
     bm25s_index.index([[w for w in text.split() if w.islower()] for text in texts], show_progress=False)
     for query in ("owl", "vole", "R", "C++", "ibis R", "heron ibis", "owl vole newt", "newt"):
@@ -84,7 +84,7 @@ def test_hits_are_the_passages_with_a_common_word(method: Variant) -> None:
             constant = bm25s_index.get_scores(known) - scores
             assert constant == pytest.approx(constant[0])
     for k1 in (0.0, 1e30):
-        found = BM25Retriever(passages, k1, method=method).retrieve(["vole R ibis"], 9)[0]
+        found = BM25Retriever(passages, BM25Options(k1, 0.75, method)).retrieve(["vole R ibis"], 9)[0]
         assert {hit.id for hit in found} == set("01234")
 
 

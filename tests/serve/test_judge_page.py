@@ -12,7 +12,7 @@ from grls.data.dataset import read_split
 from grls.data.types import Query
 from grls.errors import WriteError
 from grls.fitting.judging import Judging
-from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.bm25 import BM25Options, BM25Retriever
 from grls.serve.judge_page import judge_app
 
 QUESTIONS = ("alert right quote injected", "event end", "message")
@@ -21,7 +21,7 @@ QUESTIONS = ("alert right quote injected", "event end", "message")
 @pytest.fixture
 def judging(tmp_path: Path) -> Judging:
     corpus = Corpus.from_passages(HOSTILE)
-    candidates = {"secret-a": BM25Retriever(corpus), "secret-b": BM25Retriever(corpus, k1=0.1, b=0.9)}
+    candidates = {"secret-a": BM25Retriever(corpus), "secret-b": BM25Retriever(corpus, BM25Options(0.1, 0.9))}
     return Judging(candidates, tmp_path / "judged", [Query("", text) for text in QUESTIONS], k=4)
 
 

@@ -17,7 +17,7 @@ from grls.data.types import Passage, Query
 from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoderModel
 from grls.models.cross_encoder import PairScorer
-from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.bm25 import BM25Options, BM25Retriever
 from grls.retrieve.compose import compose, write_retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.hops.finders import found_after
@@ -144,7 +144,7 @@ def test_other_negatives_or_tokens_under_the_same_path_are_no_resumed_run(
     assert main(given) == 0
     assert main([*given, "--resume=true"]) == 0
     shutil.rmtree(folder)
-    BM25Retriever(corpus, b=0.1).save_pretrained(folder)
+    BM25Retriever(corpus, BM25Options(b=0.1)).save_pretrained(folder)
     assert f"the retriever {folder} (hops.negatives) has changed" in fails(capsys, *given, "--resume=true")
     shutil.rmtree(folder)
     BM25Retriever(corpus).save_pretrained(folder)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 from grls.data.evidence import excerpt
-from grls.data.filters import Allow, one_each, resolved
+from grls.data.filters import Allow, Filter, one_each
 from grls.data.types import Hit, Query
 from grls.decode.beam import ScoredPassage
 from grls.models.base import once_each
@@ -92,8 +92,8 @@ class Writes:
         """The passages of the chain, and DONE if it may not end."""
         return (*(() if self.repeat else passages), *(() if may_end else (self.retriever.done,)))
 
-    def start(self, queries: Sequence[Query], allow: Allow) -> Find:
-        find = self.retriever.next_hop(queries, allow)
+    def start(self, queries: Sequence[Query], filters: Sequence[Filter | None]) -> Find:
+        find = self.retriever.next_hop(queries, filters)
 
         def hits_of(request: HopRequest) -> list[HopHits]:
             rankings = find(request.chains, request.hop, self.width(request))
@@ -137,9 +137,8 @@ class SearchesAgain:
         """Nothing: passages of the chain are left out after the search."""
         return ()
 
-    def start(self, queries: Sequence[Query], allow: Allow) -> Find:
+    def start(self, queries: Sequence[Query], filters: Sequence[Filter | None]) -> Find:
         corpus = self.retriever.corpus
-        filters = resolved(one_each(allow, len(queries)), corpus)
 
         def hits_of(request: HopRequest) -> list[HopHits]:
             numbers = list(dict.fromkeys(number for chain in request.chains for number in chain.passages))
@@ -206,7 +205,7 @@ def found_after(
     embeddings, which differ by rounding.
     """
     retriever = single_steps(retriever)
-    takes = isinstance(retriever, TakesEvidence)
+    takes, filters = isinstance(retriever, TakesEvidence), one_each(allow, len(queries))
     if not takes and has_log_probabilities(retriever):
         # No passage of the evidence, and DONE only after evidence.
         finder, chains = Writes(retriever, beside=True), []
@@ -214,8 +213,7 @@ def found_after(
             known = tuple(evidence_numbers(retriever.corpus, passages))
             chains.append(ChainToContinue(query, known, finder.hidden(known, bool(known))))
         longest = max((len(passages) for passages in evidence), default=0)
-        return finder.start(queries, allow)(HopRequest(chains, longest, k, {}))
-    filters = one_each(allow, len(queries))
+        return finder.start(queries, filters)(HopRequest(chains, longest, k, {}))
     texts = [tuple((passage.title, passage.text) for passage in passages) for passages in evidence]
     requests = list(zip(queries, texts, filters, strict=True))
     distinct, numbers = once_each(requests)

@@ -71,10 +71,9 @@ class HopSearch:
         ``beyond`` passages of a single step go to ``combiner`` (None: one of :attr:`make_combiner`) after the
         first hop, if these are more than the hop finds.
         """
-        find = self.finder.start(queries, allow)
-        filters = one_each(allow, len(queries))
+        filters = resolved(one_each(allow, len(queries)), self.finder.retriever.corpus)
+        find = self.finder.start(queries, filters)
         if self.memory is not None:
-            filters = resolved(filters, self.finder.retriever.corpus)
             search, memory = find, self.memory
 
             def remembered(request: HopRequest) -> list[HopHits]:  # searches only for new chains
@@ -114,7 +113,8 @@ class HopSearch:
         ``tell`` is called after every hop; the chains after the last hop are returned.
         """
         writer = cast(DecodesHops, self.finder.retriever)
-        run = self._run([query], [allow], combiner or self.make_combiner(1), beyond)
+        filters = [allow] if self.prior is None else resolved([allow], writer.corpus)
+        run = self._run([query], filters, combiner or self.make_combiner(1), beyond)
         last, step = None, next(run, None)
         while step is not None:
             if isinstance(step, HopRequest):
@@ -137,8 +137,6 @@ class HopSearch:
         beyond: int,
     ) -> HopRun:
         corpus, known = self.finder.retriever.corpus, dict[str, int]()
-        if self.prior is not None:
-            filters = resolved(filters, corpus)
         live = combiner.begin()
         for hop in range(self.hops):
             if live:

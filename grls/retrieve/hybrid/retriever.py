@@ -26,7 +26,7 @@ from typing import Any, Self
 import numpy as np
 
 from grls.data.corpus import Corpus
-from grls.data.filters import Allow, Filter, one_each, resolved
+from grls.data.filters import Allow, Filter, one_each
 from grls.data.types import Hit, Query
 from grls.decode.beam import ScoredPassage
 from grls.decode.prior import Prior
@@ -174,7 +174,7 @@ class HybridRetriever:
         return " ".join([self.generator.fingerprint(), *dict.fromkeys(sources)])
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
-        filters = resolved(one_each(allow, len(queries)), self.corpus)
+        filters = one_each(allow, len(queries))
 
         def find(live: Sequence[ChainToContinue], hop: int, k: int) -> list[list[ScoredPassage]]:
             return self.search(

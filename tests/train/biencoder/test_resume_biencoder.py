@@ -14,7 +14,7 @@ from train_helpers import flip
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.models.biencoder import BiEncoderModel
-from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.bm25 import BM25Options, BM25Retriever
 
 
 def test_a_run_without_a_checkpoint_is_begun_anew(
@@ -86,7 +86,7 @@ def test_a_run_whose_retriever_of_negatives_has_changed_is_not_resumed(
     output = train(place, tmp_path / "out", *given)
     train(place, output, *given, "--resume=true")
     shutil.rmtree(folder)
-    BM25Retriever(corpus, b=0.1).save_pretrained(folder)
+    BM25Retriever(corpus, BM25Options(b=0.1)).save_pretrained(folder)
     message = fails(capsys, *options(place, output, *given, "--resume=true"))
     assert f"the retriever {folder} (negatives) has changed since" in message
 

@@ -13,7 +13,7 @@ from benchmarks.steps import main as steps_benchmark
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Query
-from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.bm25 import BM25Options, BM25Retriever
 from grls.train.generator.data import RetrieverTeacher
 
 BM25 = ["--data.prior.retrievers=[bm25]"]
@@ -53,7 +53,7 @@ def test_a_run_whose_retriever_has_changed_is_not_resumed(
     again = [*chain_options(root, tmp_path / "run", *given), "--resume=true"]
     assert main(again) == 0
     shutil.rmtree(folder)
-    BM25Retriever(corpus, b=0.1).save_pretrained(folder)
+    BM25Retriever(corpus, BM25Options(b=0.1)).save_pretrained(folder)
     assert f"{changed} has changed since the run on {root / 'data'} began" in fails(capsys, *again)
 
 
