@@ -66,8 +66,10 @@ MADE: dict[str, tuple[Callable[[Path, Path | None], Searcher], str]] = {
         "fusion IN/hops IN/chains",
     ),
     "rescored": (
-        lambda kinds, out: load(kinds / "fusion").rescored(kinds / "encoder", passages=3, output=out),
-        "rescored IN/fusion --model=IN/encoder --passages=3 --device=cpu",
+        lambda kinds, out: load(kinds / "fusion").rescored(
+            kinds / "encoder", passages=3, weight=0.5, output=out
+        ),
+        "rescored IN/fusion --model=IN/encoder --passages=3 --weight=0.5 --device=cpu",
     ),
 }
 """A composite of every kind that Python makes: the call, and the command."""

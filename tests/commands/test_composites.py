@@ -8,20 +8,16 @@ from typing import Any
 import pytest
 from failing import fails
 from fixture_types import Capsys
-from small_data import passages, queries
+from small_data import passages
 
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.models.biencoder import BiEncoderModel
-from grls.models.cross_encoder import PairScorer
-from grls.retrieve.bm25 import BM25Options, BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.fusion.retriever import Fusion, FusionRetriever
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.registry import Opening, load_retriever
-from grls.retrieve.rescored.options import Rereading
-from grls.retrieve.rescored.retriever import over
 from grls.retrieve.spec import read_spec
 
 
@@ -78,20 +74,6 @@ def test_no_stage_is_named_twice(place: Path, capsys: Capsys) -> None:
         assert line.startswith(f"{place / f'n-{name}'}: {label}, score mode "), line
 
 
-def test_a_cross_encoder_reads_what_any_folder_finds(place: Path) -> None:
-    made = place / "rescored"
-    command = ["index", "rescored", str(place / "dense"), f"--model={place / 'reads'}", f"--output={made}"]
-    assert main([*command, "--passages=4", "--device=cpu", "--weight=0.5"]) == 0
-    encoder = PairScorer.load(str(place / "reads"), "cpu")
-    expected = over(load_retriever(place / "dense", Opening("cpu")), encoder, Rereading(4, 0.5))
-    assert spec(made) == {
-        "format": 1, "kind": "rescored", "retriever": "../dense", "model": "../reads", "passages": 4,
-        "weight": 0.5, "fingerprint": encoder.fingerprint(),
-    }  # fmt: skip
-    asked = queries()[:5]
-    assert load_retriever(made, Opening("cpu")).retrieve(asked, 6) == expected.retrieve(asked, 6)
-
-
 def test_a_cross_encoder_is_not_lost_with_the_folder_that_is_replaced(
     place: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
@@ -104,21 +86,6 @@ def test_a_cross_encoder_is_not_lost_with_the_folder_that_is_replaced(
     assert f"is or holds {made / 'model'}, a member of" in fails(capsys, *again)
     assert spec(made) == before
     assert load_retriever(made, Opening("cpu")).kind == "rescored"
-
-
-def test_bm25_is_a_folder(place: Path, capsys: Capsys) -> None:
-    made = place / "lexical"
-    options = ["--bm25.k1=0.9", "--bm25.b=0.4", "--analyzer.stem=true", "--analyzer.language=en"]
-    assert main(["index", "bm25", f"--corpus={place / 'data'}", f"--output={made}", *options]) == 0
-    assert capsys.readouterr().out == f"{made}: bm25, 10 passages\n"
-    opened = load_retriever(made)
-    expected = BM25Retriever(
-        Corpus.read(place / "data"),
-        BM25Options(0.9, 0.4),
-        load_retriever(made).analyzer,  # type: ignore[attr-defined]
-    )
-    assert opened.fingerprint() == expected.fingerprint()
-    assert opened.retrieve(queries()[:4], 3) == expected.retrieve(queries()[:4], 3)
 
 
 def test_an_earlier_folder_stays_where_the_new_one_cannot_be(

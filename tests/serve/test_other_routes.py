@@ -14,10 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from serve_helpers import HOSTILE, Slow, serving_of
 from starlette.testclient import TestClient
 
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError
 from grls.io.timing import PARTS
 from grls.serve.guards import JsonLines, read_admin_token, read_keys
-from grls.serve.options import AccessOptions, RequestLimits
+from grls.serve.options import AccessOptions
 
 Serve = Callable[..., tuple[TestClient, Slow]]
 
@@ -124,14 +124,6 @@ def test_origins(slow: Serve) -> None:
     assert headers["access-control-allow-origin"] == "https://example.org"
     other = opened.get("/health", headers={"Origin": "https://example.com"}).headers
     assert "access-control-allow-origin" not in other
-
-
-def test_options_that_cannot_work() -> None:
-    for name in RequestLimits.__dataclass_fields__:
-        with pytest.raises(ConfigError, match=f"{name} must be (above 0|at least 1)"):
-            RequestLimits(**{name: 0})
-    with pytest.raises(ConfigError, match="expected an origin"):
-        AccessOptions(origins=("*",))
 
 
 def test_a_log_line_is_one_line_and_holds_nothing_of_a_client(client: TestClient) -> None:

@@ -42,15 +42,6 @@ def ends(capsys: pytest.CaptureFixture[str], folder: Path, *options: str) -> str
     return capsys.readouterr().err
 
 
-def test_without_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    error = ends(capsys, write(tmp_path / "one"), "--ray=local", "--replicas=2")
-    assert error.startswith("error: --ray needs ray (")
-    assert 'pip install "grls[ray]"' in error
-
-
 def test_wrong_clusters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ray.serve", reason="needs the extra ray")
     folder = write(tmp_path / "one")

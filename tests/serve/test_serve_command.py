@@ -195,23 +195,30 @@ def test_a_stream_that_cannot_write_a_line_stops_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "file", "said"),
     [
-        (["nowhere"], "nowhere"),
-        (["{one}", "{one}"], "write name=folder"),
-        (["{one}", "--port", "70000"], "between 0 and 65,535"),
-        (["{one}", "--server", "nowhere.yaml"], "--server nowhere.yaml: there is no such file"),
-        (["{one}", "--limits.queue", "5"], "there is no option --limits.queue"),
-        (["{one}", "--replicas", "2"], "--replicas 2: one process is one replica; add --ray local"),
-        (["{one}", "--replicas", "0"], "replicas must be at least 1"),
-        (["{one}", "--mcp", "stdio", "--ray", "local"], "leave --ray out"),
+        ("--port 70000", "", "between 0 and 65,535"),
+        ("--server nowhere.yaml", "", "--server nowhere.yaml: there is no such file"),
+        ("--limits.queue 5", "", "there is no option --limits.queue"),
+        ("--replicas 2", "", "--replicas 2: one process is one replica; add --ray local"),
+        ("--replicas 0", "", "replicas must be at least 1"),
+        ("--mcp stdio --ray local", "", "leave --ray out"),
+        ("--mcp pigeon", "", "--mcp"),
+        ("--mcp stdio --server server.yaml", "access: {admin: token}", "leave access out"),
+        ("--mcp stdio --server server.yaml", "answer: {model: m}", "leave answer out"),
     ],
 )
 def test_wrong_options(
-    tmp_path: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    options: str,
+    file: str,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    folder = hostile_folder(tmp_path / "one")
-    assert main(["serve", *(option.format(one=folder) for option in options)]) in (1, 2)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "server.yaml").write_text(file)
+    assert main(["serve", str(hostile_folder(tmp_path / "one")), *options.split()]) in (1, 2)
     assert said in capsys.readouterr().err
 
 
@@ -248,7 +255,7 @@ def test_a_wrong_file_of_options(
         assert error.count("server.yaml") == 1
 
 
-def test_a_file_of_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_of_options(tmp_path: Path) -> None:
     assert read_options(None) == FileOptions()
     file = tmp_path / "server.json"
     file.write_text('{"limits": {"queue": 3}, "access": {"origins": ["https://a.b"]}}')
@@ -257,17 +264,28 @@ def test_a_file_of_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     file.write_text("answer: {model: m, methods: [riches, direct], dsp: {rounds: 3}}")
     answer = read_options(str(file)).answer
     assert (answer.methods, answer.dsp.rounds, answer.k) == (("riches", "direct"), 3, 3)
-    with pytest.raises(SystemExit):
-        main(["serve", "--help"])
-    assert len(re.findall(r"^  (?:-h, )?--\w", capsys.readouterr().out, re.M)) <= 20
 
 
-def test_without_its_packages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("package", "extra", "options"),
+    [
+        ("fastapi", "serve", []),
+        ("mcp", "mcp", ["--mcp=stdio"]),
+        ("ray", "ray", ["--ray=local", "--replicas=2"]),
+    ],
+)
+def test_without_a_package_that_it_needs(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    package: str,
+    extra: str,
+    options: list[str],
 ) -> None:
-    monkeypatch.setitem(sys.modules, "fastapi", None)
-    assert main(["serve", str(hostile_folder(tmp_path / "one"))]) == 1
-    assert 'pip install "grls[serve]"' in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main(["serve", str(hostile_folder(tmp_path / "one")), *options]) == 1
+    said = capsys.readouterr()
+    assert (f'pip install "grls[{extra}]"' in said.err, said.out) == (True, "")
 
 
 def test_a_port_that_is_taken_is_refused_before_anything_is_loaded(

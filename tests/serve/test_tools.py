@@ -124,17 +124,6 @@ def test_passages_of_all_retrievers_are_fetched(serving: Serving) -> None:
         }  # fmt: skip
 
 
-def test_what_can_be_searched_is_listed(serving: Serving) -> None:
-    listed = found(called(tool_server(serving), "retrievers"))
-    assert [one["retriever"] for one in listed["retrievers"]] == ["generative", "hops", "hostile"]
-    hostile = listed["retrievers"][2]
-    assert (hostile["passages"], hostile["kind"], hostile["examples"]) == (5, "bm25", [])
-    (field,) = hostile["fields"]
-    assert field == {"name": "year", "kind": "number", "values": [2000, 2004], "where": "year>=2004"}
-    where = {"query": "alert", "retriever": "hostile", "where": "year<2004"}
-    assert ids(called(tool_server(serving), "search", **where)) == [HOSTILE[0].id]
-
-
 FOLDER = {"steps": "dynamic", "chains": 2, "done_bias": 0.5}
 """The options that the folder of hops stores, beside the number of hops."""
 
@@ -473,29 +462,3 @@ def test_over_http(tmp_path: Path) -> None:
     with behind_socket(own, AccessOptions(keys=str(tmp_path / "keys")), tools=True) as address:
         refused = httpx.post(f"{address}/mcp", json={})
         assert refused.status_code == 401
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ("access: {admin: token}", "leave access out"),
-        ("answer: {model: m}", "leave answer out"),
-        ("", "--mcp"),
-    ],
-)
-def test_wrong_options(tmp_path: Path, options: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "server.yaml"
-    file.write_text(options)
-    given = ["--mcp", "stdio", f"--server={file}"] if options else ["--mcp", "pigeon"]
-    assert main(["serve", str(hostile_folder(tmp_path / "one")), *given]) in (1, 2)
-    assert said in capsys.readouterr().err
-
-
-def test_without_its_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "mcp", None)
-    assert main(["serve", str(hostile_folder(tmp_path / "one")), "--mcp", "stdio"]) == 1
-    captured = capsys.readouterr()
-    assert 'pip install "grls[mcp]"' in captured.err
-    assert not captured.out
