@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import TemplateError
@@ -61,7 +60,7 @@ def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -
     """Token ids of a conversation, up to where the model writes; ``begin`` begins its turn.
 
     Special tokens come from the template alone: the content of a turn stays text, however it is spelled.
-    If a turn spells one, a sign that occurs nowhere else replaces it. The template then writes the turns
+    Where a turn spells one, a sign that occurs nowhere else replaces it. The template then writes the turns
     (it may trim them, write them as JSON, or take a part), and each sign is read as the text that it
     replaced.
     """
@@ -71,60 +70,31 @@ def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -
     special = {n: str(token) for n, token in tokenizer.added_tokens_decoder.items() if token.special}
     special |= dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
     special |= turn_markers(tokenizer)
-    ids = _encode(tokenizer, _render(tokenizer, turns) + begin)
-    words = [{**turn, "content": f"word{n}"} for n, turn in enumerate(turns)]
-    try:
-        frame = _rendered(tokenizer, words)
-    except TemplateError as error:
-        raise ConfigError(
-            f"the chat template {_source(tokenizer)} interprets the content of turns and refuses plain words "
-            f"({error}), so special tokens spelled in a text cannot be told from the template's: leave chat "
-            "out, or let the template write each turn's content as it is."
-        ) from None
-    # The special tokens that the template writes around the turns, whatever their content.
-    frame_tokens = [token for token in _encode(tokenizer, frame) if token in special]
-    if [token for token in ids if token in special] == frame_tokens:
-        return ids
-    texts = [*(turn["content"] for turn in turns), begin, tokenizer.chat_template]
-    everything = "\n".join(map(str, texts))
+    written = "\n".join([*(turn["content"] for turn in turns), begin])
+    spelled = [token for token in special.values() if token in written]
+    if not spelled:
+        with exclusive(tokenizer):
+            text = _rendered(tokenizer, turns) + begin
+            encoded = tokenizer(text, add_special_tokens=False, split_special_tokens=False, verbose=False)
+        return list(encoded["input_ids"])
+    everything = f"{written}{tokenizer.chat_template}"
     free = (chr(code) for code in range(0xE000, 0xF900) if chr(code) not in everything)
-    signs = {spelled: next(free) for spelled in special.values() if spelled in everything}
+    signs = {token: next(free) for token in spelled}
     signed = [{**turn, "content": _signed(turn["content"], signs)} for turn in turns]
-    text = _render(tokenizer, signed) + _signed(begin, signs)
-    safe = _read(tokenizer, text, special, signs, frame_tokens)
-    same = [token for token in ids if token in special] == [token for token in safe if token in special]
-    return ids if same and not signs else safe  # a template may leave out empty turns
+    return _read(tokenizer, _rendered(tokenizer, signed) + _signed(begin, signs), special, signs)
 
 
-def _render(tokenizer: Any, turns: Sequence[dict[str, str]]) -> str:
+def _rendered(tokenizer: Any, turns: Sequence[dict[str, str]]) -> str:
     try:
-        return _rendered(tokenizer, turns)
+        return str(tokenizer.apply_chat_template(list(turns), tokenize=False, add_generation_prompt=True))
     except TemplateError as error:
         raise ConfigError(
             f"the model's chat template refuses the prompt ({error}): leave chat out."
         ) from None
 
 
-def _rendered(tokenizer: Any, turns: Sequence[dict[str, str]]) -> str:
-    return str(tokenizer.apply_chat_template(list(turns), tokenize=False, add_generation_prompt=True))
-
-
-def _source(tokenizer: Any) -> str:
-    folder = Path(str(tokenizer.name_or_path))
-    file = folder / "chat_template.jinja"
-    return str(file if file.is_file() else folder / "tokenizer_config.json")
-
-
-def _encode(tokenizer: Any, text: str) -> list[int]:
-    with exclusive(tokenizer):
-        encoded = tokenizer(text, add_special_tokens=False, split_special_tokens=False, verbose=False)
-    return list(encoded["input_ids"])
-
-
 def _signed(text: str, signs: dict[str, str]) -> str:
     """A text with a sign for each special token that it spells; of two that begin together the longer one."""
-    if not signs:
-        return text
     return re.sub(_any_of(signs), lambda match: signs[match[0]], text)
 
 
@@ -132,24 +102,17 @@ def _any_of(texts: Collection[str]) -> str:
     return "|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True))
 
 
-def _read(
-    tokenizer: Any, text: str, special: dict[int, str], signs: dict[str, str], frame_tokens: Sequence[int]
-) -> list[int]:
+def _read(tokenizer: Any, text: str, special: dict[int, str], signs: dict[str, str]) -> list[int]:
     """Token ids of a rendered conversation: special tokens by their ids, everything between as plain text."""
     numbers = {spelled: number for number, spelled in special.items()}
     meant = {sign: spelled for spelled, sign in signs.items()}
     ids: list[int] = []
-    expected = iter(frame_tokens)
     for n, part in enumerate(re.split(f"({_any_of(numbers)})", text)):
-        if n % 2 == 0:  # plain text without special tokens; ``</s>`` may be an ordinary Unigram piece
-            plain = "".join(meant.get(character, character) for character in part)
-            tokens = encoded_texts(tokenizer, [plain])["input_ids"][0]
-            ids += [t for t in tokens if t == tokenizer.unk_token_id or t not in special]
+        if n % 2:
+            ids.append(numbers[part])
             continue
-        if numbers[part] not in expected:  # the iterator continues behind the last match
-            raise ConfigError(
-                f"the chat template {_source(tokenizer)} makes a special token ({part}) of a turn's content: "
-                "leave chat out, or let the template write each turn's content as it is."
-            )
-        ids.append(numbers[part])
+        # Plain text without special tokens; ``</s>`` may be an ordinary Unigram piece.
+        plain = "".join(meant.get(character, character) for character in part)
+        tokens = encoded_texts(tokenizer, [plain])["input_ids"][0]
+        ids += [t for t in tokens if t == tokenizer.unk_token_id or t not in special]
     return ids

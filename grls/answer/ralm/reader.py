@@ -12,7 +12,7 @@ Stride j holds the tokens ``s j … s (j + 1) - 1``. Its query is the l tokens b
 q_j = x[s j - l + 1 .. s j], counted from 1). Before the stride stand the b tokens that the tokenizer puts
 before every text, its documents, then as much of the text as fits into the window: the text is cut at its
 start by the excess over the window (section 3.1), so a short document leaves room for more text. Which of
-the retrieved documents the model reads says a :class:`Chooser` (section "Reranking" there).
+the retrieved documents the model reads says a :class:`Judge` (section "Reranking" there).
 
 Legend: n tokens of a text, s stride, l query length, w window, D tokens of all documents at most, b
 tokens before every text; B sequences of a batch, L tokens of the longest, V vocabulary, R rows asked of
@@ -24,8 +24,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -198,101 +198,54 @@ class TextScorer:
         return scores
 
 
-class Chooser:
-    """A rule that orders the candidates of strides; this one keeps the retriever's order.
+class Judge(Protocol):
+    """What scores the candidates of strides; without one the retriever's order stays."""
 
-    ``candidates``: number of candidates to choose from; 0: as many as the model reads.
-    """
-
-    candidates: int = 0
-
-    def order(
+    def scores(
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
-    ) -> list[list[int]]:
-        """The candidates of each stride of a text (token ids), best first.
-
-        ``candidates`` are numbers of passages, in the retriever's order.
-        """
-        return [list(numbers) for numbers in candidates]
+    ) -> list[np.ndarray]:
+        """A value for each stride of a text (token ids) and each of its candidates (numbers of passages)."""
+        ...
 
 
 @dataclass(frozen=True)
-class ZeroShot(Chooser):
-    """A language model as judge: the document behind which the end of the prefix is likeliest (equation 6).
+class Likelihood:
+    """A language model as judge: how likely (nats) a span of the text is behind each candidate.
 
-    The stride itself is unknown when its document is chosen, so the judge predicts the last tokens of the
-    prefix instead: ``argmax_i p(x[s j - s' + 1 .. s j] | [d_i; x[.. s j - s']])``. If a window leaves fewer
-    than s' tokens beside the longest candidate, all candidates are judged by these; the paper's window (1,024
-    tokens, documents of at most 256) never does. A longer candidate has less of the text before them.
+    The paper's zero-shot reranking (equation 6): the stride itself is unknown when its document is chosen, so
+    the span is the end of the prefix, ``argmax_i p(x[s j - s' + 1 .. s j] | [d_i; x[.. s j - s']])``. If a
+    window leaves fewer than s' tokens beside the longest candidate, all candidates are judged by these; the
+    paper's window (1,024 tokens, documents of at most 256) never does. A longer candidate has less of the
+    text before them.
 
     Args:
         scorer: Scores under the judge: the language model itself, or a smaller one with the same tokenizer.
-        tokens: Number of predicted tokens at the end of the prefix, s'.
+        tokens: Number of predicted tokens at the end of the prefix, s'; None: the stride itself, the oracle,
+            which looks at the tokens to predict. So it is the upper bound of reranking, and no method.
     """
 
     scorer: TextScorer
-    tokens: int = 16
-    candidates: int = 16
+    tokens: int | None = None
 
-    def order(
+    def scores(
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
-    ) -> list[list[int]]:
-        starts = [
-            max(self.scorer.start((number,), stride.last) for number in numbers)
-            for stride, numbers in zip(strides, candidates, strict=True)
-        ]
-        spans = [
-            (max(start, stride.first - self.tokens, 0), stride.first)
-            for start, stride in zip(starts, strides, strict=True)
-        ]
-        return by_score(candidates, likelihoods(self.scorer, text, strides, candidates, spans))
+    ) -> list[np.ndarray]:
+        stretches = []
+        for stride, numbers in zip(strides, candidates, strict=True):
+            starts = [self.scorer.start((number,), stride.last) for number in numbers]
+            span = stride.first, stride.last
+            if self.tokens is not None:
+                span = max(*starts, stride.first - self.tokens, 0), stride.first
+            stretches += [
+                Wanted((number,), start, *span) for number, start in zip(numbers, starts, strict=True)
+            ]
+        sums = np.array([values.sum() for values in self.scorer.log_probabilities(text, stretches)])
+        return split_by(candidates, sums)
 
 
-@dataclass(frozen=True)
-class Oracle(Chooser):
-    """The document under which the stride itself is most likely: the upper bound of reranking.
-
-    It looks at the tokens to predict, so it is a bound and no method.
-    """
-
-    scorer: TextScorer
-    candidates: int = 16
-
-    def order(
-        self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
-    ) -> list[list[int]]:
-        spans = [(stride.first, stride.last) for stride in strides]
-        return by_score(candidates, likelihoods(self.scorer, text, strides, candidates, spans))
-
-
-def likelihoods(
-    scorer: TextScorer,
-    text: Sequence[int],
-    strides: Sequence[Stride],
-    candidates: Candidates,
-    spans: Sequence[tuple[int, int]],
-) -> list[np.ndarray]:
-    """How likely spans of a text are behind each candidate document, in nats.
-
-    ``spans [S]``: for each of S strides the first token to score and the token after the last.
-    ``candidates [S]``: its candidate passages, by number. Returns a log-probability for each stride and
-    candidate.
-    """
-    stretches = [
-        Wanted((number,), scorer.start((number,), stride.last), *span)
-        for stride, numbers, span in zip(strides, candidates, spans, strict=True)
-        for number in numbers
-    ]
-    sums = np.array([values.sum() for values in scorer.log_probabilities(text, stretches)])
-    return np.split(sums, np.cumsum([len(numbers) for numbers in candidates])[:-1])
-
-
-def by_score(candidates: Candidates, scores: Sequence[np.ndarray]) -> list[list[int]]:
-    """Candidates by their scores, best first; equal ones stay in the retriever's order."""
-    return [
-        [numbers[n] for n in np.argsort(-values, kind="stable")]
-        for numbers, values in zip(candidates, scores, strict=True)
-    ]
+def split_by(candidates: Candidates, values: np.ndarray) -> list[np.ndarray]:
+    """The values of all candidates, for each stride its own."""
+    return np.split(values, np.cumsum([len(numbers) for numbers in candidates])[:-1])
 
 
 _RETRIEVED = 256
@@ -354,7 +307,8 @@ def perplexity(scored: Iterable[ScoredStride], words: int) -> Perplexity:
 class InContextRalm:
     """A frozen language model that reads with documents.
 
-    ``chooser`` orders the retrieved documents; ``allow`` is a filter that keeps the text itself out
+    ``judge`` scores ``candidates`` retrieved documents of a stride, and the best are read; None: the
+    retriever's first ones are. ``allow`` is a filter that keeps the text itself out
     (:mod:`grls.data.filters`).
     """
 
@@ -363,7 +317,8 @@ class InContextRalm:
     options: WindowOptions
     retriever: Retriever | None = None
     corpus: Corpus | None = None
-    chooser: Chooser = field(default_factory=Chooser)
+    judge: Judge | None = None
+    candidates: int = 0
     allow: Allow = None
 
     def __post_init__(self) -> None:
@@ -406,16 +361,15 @@ class InContextRalm:
 
     def documents_for(self, text: Sequence[int], block: Sequence[Stride]) -> list[tuple[int, ...]]:
         """The passages put before each stride, best first; none before the first stride of a text."""
-        candidates = self.candidates_for(text, block)
-        retrieved = [n for n, numbers in enumerate(candidates) if numbers]
-        chosen: list[tuple[int, ...]] = [()] * len(block)
-        if retrieved:
-            ordered = self.chooser.order(
-                text, [block[n] for n in retrieved], [candidates[n] for n in retrieved]
-            )
-            for n, numbers in zip(retrieved, ordered, strict=True):
-                chosen[n] = tuple(numbers[: self.options.documents])
-        return chosen
+        chosen = self.candidates_for(text, block)
+        retrieved = [n for n, numbers in enumerate(chosen) if numbers]
+        if self.judge is not None and retrieved:
+            found = [chosen[n] for n in retrieved]
+            scores = self.judge.scores(text, [block[n] for n in retrieved], found)
+            for n, numbers, values in zip(retrieved, found, scores, strict=True):
+                # Equal ones stay in the retriever's order.
+                chosen[n] = [numbers[best] for best in np.argsort(-values, kind="stable")]
+        return [tuple(numbers[: self.options.documents]) for numbers in chosen]
 
     def candidates_for(self, text: Sequence[int], block: Sequence[Stride]) -> list[list[int]]:
         """Numbers of the passages retrieved for each stride, in the retriever's order."""
@@ -428,7 +382,7 @@ class InContextRalm:
         # A query of white space finds nothing, and many retrievers refuse it.
         searched = [n for n, words in enumerate(texts) if block[n].first > 0 and words.strip()]
         queries = [Query(str(block[n].first), texts[n]) for n in searched]
-        k = max(self.options.documents, self.chooser.candidates)
+        k = max(self.options.documents, self.candidates)
         rankings = [
             ranking
             for n in range(0, len(queries), _RETRIEVED)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
-from grls.answer.ralm.reader import Candidates, Chooser, Stride, by_score
+from grls.answer.ralm.reader import Candidates, Stride, split_by
 from grls.data.codec import foreign_places, reset_tokenizer
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, Option
@@ -169,25 +169,23 @@ class Reranker:
 
 
 @dataclass(frozen=True)
-class Trained(Chooser):
-    """The order of a trained reranker; the text comes in tokens of ``tokenizer``, the language model's."""
+class Trained:
+    """A trained reranker as judge; the text comes in tokens of ``tokenizer``, the language model's."""
 
     reranker: Reranker
     tokenizer: Any
     corpus: Corpus
-    candidates: int = 16
 
-    def order(
+    def scores(
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
-    ) -> list[list[int]]:
+    ) -> list[np.ndarray]:
         prefixes = prefixes_of(self.tokenizer, text, strides, self.reranker.prefix_tokens)
         texts = document_texts(self.corpus, sorted({number for numbers in candidates for number in numbers}))
         values = self.reranker.scores(
             [prefix for prefix, numbers in zip(prefixes, candidates, strict=True) for _ in numbers],
             [texts[number] for numbers in candidates for number in numbers],
         )
-        ends = np.cumsum([len(numbers) for numbers in candidates])
-        return by_score(candidates, np.split(values, ends[:-1]))
+        return split_by(candidates, values)
 
 
 def prefixes_of(tokenizer: Any, text: Sequence[int], strides: Sequence[Stride], tokens: int) -> list[str]:

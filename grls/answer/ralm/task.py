@@ -19,12 +19,10 @@ import numpy as np
 from grls.answer.ralm.options import ExampleOptions, RerankOptions, TaskOptions
 from grls.answer.ralm.reader import (
     InContextRalm,
-    Oracle,
+    Likelihood,
     ScoredStride,
     Stride,
     TextScorer,
-    ZeroShot,
-    likelihoods,
     perplexity,
     refuse_long_window,
     strides,
@@ -85,9 +83,9 @@ def task_of(asked: TaskOptions, rerank: RerankOptions) -> RalmTask:
             f"{counted(rerank.candidates, 'candidate')} for {counted(window.documents, 'document')}; raise "
             f"{Option('rerank.candidates')}."
         )
-    judge: Any = None  # the model that orders documents
+    model: Any = None  # that of the judge
     if rerank.by == "oracle":
-        reader.chooser = Oracle(reader.scorer, rerank.candidates)
+        reader.judge = Likelihood(reader.scorer)
     elif rerank.by == "zero-shot":
         scorer, name = reader.scorer, rerank.judge
         if name is not None:
@@ -98,11 +96,11 @@ def task_of(asked: TaskOptions, rerank: RerankOptions) -> RalmTask:
                 )
             refuse_long_window(other, window.window, f"the judge {name!r}")
             scorer = TextScorer(other, reader.document, window, scorer.begin)  # over the same windows
-        reader.chooser, judge = ZeroShot(scorer, rerank.judge_tokens, rerank.candidates), scorer.model
+        reader.judge, model = Likelihood(scorer, rerank.judge_tokens), scorer.model
     elif rerank.by == "trained" and corpus is not None:
         reranker = Reranker.load(str(rerank.reranker), device=device, trained=True)
-        reader.chooser = Trained(reranker, loaded.tokenizer, corpus, rerank.candidates)
-        judge = reranker.model
+        reader.judge, model = Trained(reranker, loaded.tokenizer, corpus), reranker.model
+    reader.candidates = 0 if reader.judge is None else rerank.candidates
     texts = read_texts(Path(asked.text), loaded, asked.limit)
     settings = {
         **model_settings(asked.model, loaded.model, loaded.tokenizer), **asdict(window), "rerank": rerank.by,
@@ -111,10 +109,10 @@ def task_of(asked: TaskOptions, rerank: RerankOptions) -> RalmTask:
         "exclude": None if asked.exclude is None else _digest(read_text(asked.exclude)),
         "texts": {text.name: _digest(json.dumps(text.tokens)) for text in texts},
         **retrieval_settings(retriever, opened), "corpus": None if corpus is None else corpus.fingerprint,
-        "candidates": reader.chooser.candidates,
+        "candidates": reader.candidates,
     }  # fmt: skip
-    if judge is not None:
-        settings["judged_by"] = model_fingerprint(judge)
+    if model is not None:
+        settings["judged_by"] = model_fingerprint(model)
     return RalmTask(reader, texts, settings, asked.output)
 
 
@@ -227,7 +225,7 @@ _BLOCK = 64
 def collect_examples(task: RalmTask, options: ExampleOptions) -> None:
     """Collect examples for :mod:`grls.train.reranker`, a line a stride in OUTPUT.examples.jsonl.
 
-    An example has as many candidates as the chooser says; it is empty if nothing was retrieved.
+    An example has as many candidates as the reader takes; it is empty if nothing was retrieved.
     """
     reader, texts, settings, output = task
     recorded = {"rerank": "none", "every": options.every, "prefix_tokens": options.prefix_tokens}
@@ -236,8 +234,7 @@ def collect_examples(task: RalmTask, options: ExampleOptions) -> None:
         records = []
         for text, block in _by_text(group):
             candidates = reader.candidates_for(text.tokens, block)
-            spans = [(stride.first, stride.last) for stride in block]
-            scores = likelihoods(reader.scorer, text.tokens, block, candidates, spans)
+            scores = Likelihood(reader.scorer).scores(text.tokens, block, candidates)
             prefixes = prefixes_of(reader.tokenizer, text.tokens, block, options.prefix_tokens)
             for prefix, numbers, values in zip(prefixes, candidates, scores, strict=True):
                 example = RerankExample("", (), ())

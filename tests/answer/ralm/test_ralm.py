@@ -22,11 +22,10 @@ from transformers import (
 from grls.answer.ralm.options import ExampleOptions, WindowOptions
 from grls.answer.ralm.reader import (
     InContextRalm,
-    Oracle,
+    Likelihood,
     ScoredStride,
     Stride,
     TextScorer,
-    ZeroShot,
     perplexity,
     strides,
 )
@@ -50,15 +49,18 @@ SEEING: dict[str, Any] = {
 }  # fmt: skip
 
 
-def reader(rerank: Any = None, nothing: str = "\0", begun: bool = False, **options: Any) -> InContextRalm:
+def reader(
+    tokens: int | None = None, candidates: int = 0, nothing: str = "\0", begun: bool = False, **options: Any
+) -> InContextRalm:
+    """``candidates`` are judged by so many tokens before a stride, or by the stride itself."""
     window = WindowOptions(**{**SMALL, **options})
     with_documents = window.documents > 0
     made = InContextRalm(
         BEGUN_MODEL if begun else MODEL, BEGUN if begun else TOKENIZER, window,
         Scripted(CORPUS, nothing) if with_documents else None, CORPUS if with_documents else None,
     )  # fmt: skip
-    if rerank is not None:
-        made.chooser = rerank(made.scorer)
+    if candidates:
+        made.judge, made.candidates = Likelihood(made.scorer, tokens), candidates
     return made
 
 
@@ -159,7 +161,7 @@ def test_perplexity_by_hand() -> None:
 
 
 def test_zero_shot_takes_the_document_under_which_the_prefix_ends_best() -> None:
-    made = reader(lambda scorer: ZeroShot(scorer, 5, 3), stride=4, cut=8)
+    made = reader(5, 3, stride=4, cut=8)
     text = made.tokens(TEXT)[:90]
     some = strides(len(text), made.options)[1:]
     candidates = made.candidates_for(text, some)
@@ -174,7 +176,7 @@ def test_zero_shot_takes_the_document_under_which_the_prefix_ends_best() -> None
 
 def test_the_oracle_is_never_worse() -> None:
     text = reader().tokens(TEXT)[:150]
-    with_oracle = reader(lambda scorer: Oracle(scorer, 4), stride=4)
+    with_oracle = reader(None, 4, stride=4)
     found = scored(with_oracle, text)
     retrieved = scored(reader(stride=4), text)
     assert all(a.log_probability >= b.log_probability - 1e-5 for a, b in zip(found, retrieved, strict=True))
@@ -182,7 +184,7 @@ def test_the_oracle_is_never_worse() -> None:
 
 
 def test_examples_hold_the_likelihood_of_the_stride_behind_each_candidate(tmp_path: Path) -> None:
-    made = reader(lambda scorer: Oracle(scorer, 3), stride=4)
+    made = reader(None, 3, stride=4)
     text = made.tokens(TEXT)[:60]
     run = RalmTask(made, [TokenizedText("t", 0, text)], {}, str(tmp_path / "x"))
     options = ExampleOptions(every=2, prefix_tokens=10)
@@ -203,7 +205,7 @@ def test_examples_hold_the_likelihood_of_the_stride_behind_each_candidate(tmp_pa
     file.write_text("".join(lines[:4]))
     collect_examples(run, options)
     assert file.read_text() == "".join(lines)
-    some = reader(lambda scorer: Oracle(scorer, 3), stride=4, nothing="e")  # no passages for some strides
+    some = reader(None, 3, stride=4, nothing="e")  # no passages for some strides
     collect_examples(run._replace(reader=some, output=str(tmp_path / "y")), options)
     others = [json.loads(line) for line in (tmp_path / "y.examples.jsonl").read_text().splitlines()[1:]]
     assert {len(other["passages"]) for other in others} == {0, 3}
