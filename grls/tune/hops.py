@@ -100,15 +100,6 @@ def inner(tuning: Tuning) -> Any:
     return tuning.open_member(tuning.spec["retriever"], "retriever", hop_by_hop=False)
 
 
-class HopSetting(NamedTuple):
-    """``temperature`` None: the usual one; ``done``: DONE ends chains; ``onward``: of all queries."""
-
-    hops: int
-    temperature: float | None
-    done: bool
-    onward: Model | None = None
-
-
 def tune_hops(tuning: Tuning) -> TuneChoice:
     """Find shares of links, number of hops, temperature and use of DONE; the value before is that of a single
     step.
@@ -122,31 +113,29 @@ def tune_hops(tuning: Tuning) -> TuneChoice:
         hops = _with_shares(tuning, usual.retriever, hops)
     dones = (True, False) if usual.ends else (hops.done,)
     with Progress(len(grid.hop_temperatures) * len(dones), "tune with", "searches", shown=None) as bar:
-        for factor in grid.hop_temperatures:
-            for done in dones:
-                temperature = hops.temperature if factor == 1 else factor * usual.temperature
-                options = replace(hops, temperature=temperature, done=done)
-                tried += _searched(tuning, usual.retriever, options, sorted(set(grid.hops)))
-                if not usual.ends and 2 in grid.hops:  # as ranked hops are without tuning
-                    tried += _searched(tuning, usual.retriever, replace(options, onward=UNLABELLED), [2])
-                bar.update()
-    several = [one for one in tried if one.setting.hops > 1]
+        for factor, done in product(grid.hop_temperatures, dones):
+            temperature = hops.temperature if factor == 1 else factor * usual.temperature
+            options = replace(hops, temperature=temperature, done=done)
+            tried += _searched(tuning, usual.retriever, options, sorted(set(grid.hops)))
+            if not usual.ends and 2 in grid.hops:  # as ranked hops are without tuning
+                tried += _searched(tuning, usual.retriever, replace(options, onward=UNLABELLED), [2])
+            bar.update()
+    several = [one for one in tried if one.setting.max > 1]
     if grid.onward and several:
         temperature = max(several, key=Tried.rank).setting.temperature
         options = replace(hops, temperature=temperature, done=True)
         tried += _searched_with_onward(tuning, usual.retriever, options)
-    ended = simplest(tried, lambda setting: setting.hops)
-    best = ended.setting
-    chosen = replace(hops, max=best.hops, temperature=best.temperature, done=best.done, onward=best.onward)
-    single = max(one.mean for one in tried if one.setting.hops == 1)
-    words = "a single step" if best.hops == 1 else f"{best.hops} hops"
+    chosen = simplest(tried, lambda setting: setting.max)
+    best = chosen.setting
+    single = max(one.mean for one in tried if one.setting.max == 1)
+    words = "a single step" if best.max == 1 else f"{best.max} hops"
     words += "" if best.temperature is None else f", temperature {best.temperature:g}"
-    until_done = best.done and usual.ends and best.hops > 1 and best.onward is None
+    until_done = best.done and usual.ends and best.max > 1 and best.onward is None
     words += ", until DONE" if until_done else _UNLABELLED if best.onward == UNLABELLED else ""
     words += "" if best.onward in (None, UNLABELLED) else ", with an onward model"
     words += f", named {hops.named:g}" if links else ""
-    words += f", linked {hops.linked:g}" if links and best.hops > 1 else ""
-    return TuneChoice({"hops": recorded(chosen)}, f"recall@{grid.k}", single, ended.mean, words)
+    words += f", linked {hops.linked:g}" if links and best.max > 1 else ""
+    return TuneChoice({"hops": recorded(best)}, f"recall@{grid.k}", single, chosen.mean, words)
 
 
 def _with_shares(tuning: Tuning, retriever: Any, hops: HopOptions) -> HopOptions:
@@ -224,8 +213,7 @@ def _tried(
     """The settings of a search, a number of hops each, with their recall; they are printed."""
     tried = []
     for count, (recalls, complete) in zip(counts, qualities, strict=True):
-        setting = HopSetting(count, hops.temperature, hops.done, hops.onward)
-        tried.append(Tried(setting, recalls, complete))
+        tried.append(Tried(replace(hops, max=count), recalls, complete))
         line = f"recall@{tuning.grid.k} {100 * tried[-1].mean:5.1f}, complete {100 * complete:5.1f}"
         line += f", {count} hop{'s' if count > 1 else ''}"
         line += "" if hops.temperature is None else f", temperature {hops.temperature:g}"
