@@ -160,29 +160,36 @@ class _FitRun:
         return [self.options.decides, [[system.name, system.portions] for system in systems]]
 
     def _restore(self, stages: Mapping[str, Stage]) -> None:
-        """Take what earlier calls have done, in that order."""
-        candidates = self.candidates
-        for name, result in self.journal.known.items():
-            stage = stages.get(name)
-            if stage is None or result.get("learned") != self.data.pseudo.get(TRAIN):
+        """Take what earlier calls have done, in that order.
+
+        A stage is done if its candidates are there with their runs, and all that it was done with is as it
+        was. Of one that gathers candidates, those stay that are there: a fusion is, if its members are.
+        """
+        systems = self.candidates.systems
+        for name, record in self.journal.known.items():
+            stage, gathers = stages.get(name), name in GATHERING
+            if stage is None or record.get("learned") != self.data.pseudo.get(TRAIN):
                 continue
             try:
-                systems = [System(**fields) for fields in result["systems"]]
-                notes, nothing, gathered = result["notes"], result["nothing"], result["gathered"]
-                seconds = float(result["seconds"])
+                made = [System(**fields) for fields in record["systems"]]
+                notes, nothing, gathered = record["notes"], record["nothing"], record["gathered"]
+                seconds = float(record["seconds"])
             except (KeyError, TypeError, ValueError) as error:
                 told = f"the record of {name} is of another version of grls: give another output"
                 raise DataError(f"{told} ({error}).", str(self.output / JOURNAL)) from error
-            fresh = name not in GATHERING or gathered == self._gathered()
-            fresh = fresh and all(self.known.get(need, "") is None for need in stage.needs)
-            names = {name, *candidates.systems}
-            there = [system for system in systems if names.issuperset(system.parts or (system.name,))]
-            there = list(filter(candidates.is_there, there))
-            fresh = fresh and len(there) == len(systems)
-            if fresh or name in GATHERING:  # what a fusion made is there if its members are
-                candidates.systems |= {system.name: system for system in there}
+            known = {name, *systems}
+            there = [
+                system
+                for system in made
+                if known.issuperset(system.parts or (system.name,)) and self.candidates.is_there(system)
+            ]
+            needs_done = all(self.known.get(need, "") is None for need in stage.needs)
+            as_it_was = not gathers or gathered == self._gathered()
+            done = there == made and needs_done and as_it_was
+            if done or gathers:
+                systems |= {system.name: system for system in there}
                 self.stages.notes |= notes
-            if fresh:
+            if done:
                 self.known[name], self.stages.seconds[name] = nothing, seconds
 
     def _left(self) -> float:

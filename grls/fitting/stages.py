@@ -18,14 +18,11 @@ more dev       none: candidates that may be chosen rank more dev queries
 
 Options are those of a command, by dotted name, over recipes of ``configs/``. A stage ends when its time is
 up, and goes on from there when it is done again: an embedding by its shards, tuning by its journal, a
-training from its checkpoint. A training measures its first steps, and begins anew with fewer where the whole
-of them does not fit.
+training from its checkpoint (:mod:`grls.fitting.training`).
 """
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -43,8 +40,9 @@ from grls.fitting.models import base_models, this_machine
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.search import Allowance, Stage, TimeIsUp
 from grls.fitting.splits import CUT, DEV, LINKS, TRAIN, SplitData, spread
+from grls.fitting.training import TimedTraining
 from grls.io.arguments import options_of
-from grls.io.progress import counted, duration, mean_load
+from grls.io.progress import counted, duration
 from grls.io.recipes import recipe_values
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.base_models import find_writer
@@ -58,7 +56,7 @@ from grls.retrieve.hybrid.options import PriorOptions, PriorSpec, hybrid_spec
 from grls.retrieve.options import stored_hops
 from grls.retrieve.registry import BM25, Opening, open_spec, with_languages
 from grls.retrieve.spec import MANIFEST, read_spec, recorded, update_spec
-from grls.train.core.clock import Meter, TrainingClock, TrainingResult, TrainingStep
+from grls.train.core.clock import Meter, TrainingClock, TrainingResult
 from grls.train.options import BiEncoderOptions, BiEncoderTraining
 from grls.tune.options import TuneOptions
 from grls.tune.run import tune_spec
@@ -72,11 +70,8 @@ ENCODER_BATCH, ENCODER_EPOCHS, WRITER_EPOCHS = 32, 3, 5
 BEAMS, RESCORED = 10, 50
 CHAINS = 5  # chains that ranked hops keep
 
-_TRAINED = {"dense": "biencoder", "generator": "generator"}
-"""Stage -> the folder of its training below ``stages``."""
-_MOST = {"dense": (300, 3000), "generator": (500, 5000)}
-"""The most steps of a training, without and with a GPU."""
-_LEAST = {"dense": 20, "generator": 60}  # steps of a training below which it is not begun
+_STEPS = {"biencoder": (20, 300, 3000), "generator": (60, 500, 5000)}
+"""The fewest steps of a training, and the most, without and with a GPU."""
 _CLEAR = 0.05  # recall that hops bring at least where the generator takes them with short passages, too
 _TRAINING = 0.8  # the share of the time of its stage that a training may take
 _MARGIN = 1.25  # what was measured may take so many times as long: the machine may get slower
@@ -87,10 +82,6 @@ _LOW_MEMORY = 10.0  # GiB of free memory below which activations are computed an
 _SAMPLE = 64  # passages by which the time of an embedding is measured
 _WORD_TEMPERATURES = (1.0, 0.5, 0.25)
 _LIGHTNING = {"auto": "auto", "float32": "32-true", "bfloat16": "bf16-mixed"}
-
-
-class _Fewer(Exception):  # noqa: N818
-    """The whole of a training does not fit; so many steps do."""
 
 
 class FitStages:
@@ -113,8 +104,12 @@ class FitStages:
         """Stage -> its result in words, for page and card."""
         self.seconds: dict[str, float] = {}
         """Stage -> the seconds that it took, or takes by what it has measured."""
-        self._steps: dict[str, tuple[float, float]] = {}
-        """Training -> the seconds of a step, and the load under which it was measured."""
+        self.biencoder, self.generator = (
+            TimedTraining(
+                output / "stages" / name, _STEPS[name][2 if self.machine.gpu else 1], least, progress
+            )
+            for name, (least, *_) in _STEPS.items()
+        )
 
     def lines(self) -> list[str]:
         """What data, machine and models are."""
@@ -124,9 +119,6 @@ class FitStages:
         if self.data.untaught is not None and models.biencoder is not None:
             lines.append(f"nothing is trained: {self.data.untaught}")
         return lines
-
-    def training(self, stage: str) -> Path:
-        return self.output / "stages" / _TRAINED[stage]
 
     def all(self) -> list[Stage]:
         """The stages that data and models allow, in the order of their expected gain."""
@@ -332,15 +324,15 @@ class FitStages:
 
     def _dense(self, allowance: Allowance) -> None:
         follows = 0.0
-        if allowance.seconds < inf and not (self.training("dense") / "model").is_dir():
+        if allowance.seconds < inf and not self.biencoder.model.is_dir():
             follows = _MARGIN * (self._embedding() + self.seconds.get("base-hops", 0.0))
             if follows >= allowance.seconds:
                 raise TimeIsUp(f"to embed and rank anew takes about {duration(follows)}", follows)
         steps = ENCODER_EPOCHS * -(-self._encoder_examples // ENCODER_BATCH)
         most = min(_TRAINING * allowance.seconds, allowance.seconds - follows)
-        model = self._trained("dense", steps, self._train_encoder, Allowance(most), follows)
+        self.notes["dense"] = self.biencoder.run(steps, self._train_encoder, Allowance(most), follows)
         self.progress.limit(max(0.0, allowance.left))
-        self._embedded("dense", str(model), allowance)
+        self._embedded("dense", str(self.biencoder.model), allowance)
 
     @property
     def linked(self) -> System | None:
@@ -377,7 +369,7 @@ class FitStages:
         if linked is not None:
             changed["hard_negatives"] = 1
         training = BiEncoderTraining(
-            data=self.candidates.place, output=str(self.training("dense")), source=model.name,
+            data=self.candidates.place, output=str(self.biencoder.folder), source=model.name,
             kind="auto", train_split=TRAIN, dev_split=data.tune,
             max_tokens=min(recipe["max_tokens"], model.positions or recipe["max_tokens"]),
             fit=options_of(BiEncoderOptions, recipe["fit"] | changed, "grls fit"),
@@ -387,13 +379,13 @@ class FitStages:
         return run_biencoder(training, TrainingClock("biencoder", seconds, meter))
 
     def _generator(self, allowance: Allowance) -> None:
-        most = Allowance(_TRAINING * allowance.seconds)
-        model = self._trained("generator", WRITER_EPOCHS * self._epoch, self._train_writer, most)
+        steps, most = WRITER_EPOCHS * self._epoch, Allowance(_TRAINING * allowance.seconds)
+        self.notes["generator"] = self.generator.run(steps, self._train_writer, most)
         self.progress.limit(max(0.0, allowance.left))
         folder = self.candidates.folder("generator")
         if not (folder / "grls.json").is_file():
             building = Building(str(folder), "generative", device=self.options.device)
-            build(str(model), self.candidates.place, building)
+            build(str(self.generator.model), self.candidates.place, building)
         update_spec(folder, {"search": recorded(self._searched)})
 
     @property
@@ -440,7 +432,7 @@ class FitStages:
             "data.dev_size": min(len(data.qrels[data.tune]), 40),
             "recall.k": options.k,
             "recall.beams": BEAMS,
-            "output": str(self.training("generator")),
+            "output": str(self.generator.folder),
             "resume": resume,
         }
         teachers = [str(self.candidates.folder(name)) for name in self._teachers]
@@ -451,83 +443,6 @@ class FitStages:
             given |= {"data.rescore.retrievers": [*teachers, BM25], "recall.rescore": BEAMS}
         given |= suited(model, recipes)
         return train(read_stage("chains", recipes, given), TrainingClock("chains", seconds, meter))
-
-    def _trained(
-        self,
-        stage: str,
-        whole: int,
-        train: Callable[[int, bool, float, Meter], TrainingResult],
-        allowance: Allowance,
-        follows: float = 0.0,
-    ) -> Path:
-        """Train with all steps where they fit, else with as many as do; returns the model.
-
-        The first steps show how long one takes, under the load of the time. A training that was cut off goes
-        on with the steps that it was begun with. ``follows`` are the seconds that its stage takes beside it.
-        """
-        output = self.training(stage)
-        whole = min(whole, _MOST[stage][bool(self.machine.gpu)])
-        least = min(whole, _LEAST[stage])
-        model, file, checkpoints = output / "model", output / "steps.txt", output / "checkpoints"
-        if model.is_dir():  # a call that was killed later has trained it
-            self.notes[stage] = file.read_text(encoding="utf-8").strip()
-            shutil.rmtree(checkpoints, ignore_errors=True)
-            return model
-        steps, resume = whole, any(checkpoints.glob("*")) and file.is_file()
-        each, load = self._steps.get(stage, (0.0, 0.0))
-        if resume:
-            steps = int(file.read_text(encoding="utf-8").split()[0].replace(",", ""))
-        elif each and abs(mean_load() - load) < 1.0:
-            steps = int(min(whole, 0.85 * allowance.left / each))
-        fixed = resume
-
-        def refuse(fits: int) -> None:
-            each, _ = self._steps.get(stage, (0.0, 0.0))
-            raise TimeIsUp(f"{max(0, fits)} of {whole} steps would fit", least * each + follows)
-
-        def run() -> TrainingResult:
-            if steps < least:
-                refuse(steps)
-            if not resume:
-                shutil.rmtree(output, ignore_errors=True)
-                output.mkdir(parents=True)
-                file.write_text(f"{steps:,} steps\n", encoding="utf-8")
-            marks: list[float] = []
-
-            def meter(step: TrainingStep) -> float:
-                self.progress.at(f"train step {step.step:,} of {steps:,}")
-                marks.append(allowance.spent)
-                room = max(1.0, allowance.left)
-                if len(marks) == 5:  # the first step warms up
-                    each = (marks[4] - marks[1]) / 3
-                    self._steps[stage] = each, mean_load()
-                    if not fixed and (steps - step.step) * each > 0.85 * room:
-                        raise _Fewer(int((0.85 * room - marks[0]) / each))
-                return room
-
-            return train(steps, resume, max(1.0, allowance.left), meter)
-
-        try:
-            result = run()
-        except _Fewer as fewer:
-            steps, fixed = min(steps, *fewer.args), True
-            result = run()
-        except (ConfigError, MismatchError):
-            if not resume:
-                raise
-            resume = False  # there is nothing to go on with
-            result = run()
-        if result.steps < least:
-            shutil.rmtree(output, ignore_errors=True)
-            each = allowance.spent / max(1, result.steps)
-            self._steps.setdefault(stage, (each, mean_load()))
-            refuse(result.steps)
-        best = "" if result.best is None else f", {result.monitor} {100 * result.best:.1f} in training"
-        self.notes[stage] = f"{result.steps:,}{f' of {whole:,}' if result.steps < whole else ''} steps"
-        file.write_text(f"{self.notes[stage]}\n", encoding="utf-8")
-        shutil.rmtree(checkpoints, ignore_errors=True)
-        self.progress.note(f"{self.notes[stage]}{best}, {duration(allowance.spent)}")
-        return model
 
     # The hybrid.
 
