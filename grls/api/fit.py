@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from grls.api.searcher import Searcher
@@ -13,7 +14,7 @@ from grls.api.training_data import given_splits
 from grls.data.inputs.entries import corpus_of, holds_documents
 from grls.data.inputs.gold import queries_and_qrels
 from grls.data.inputs.tables import existing_path
-from grls.fitting.options import FitOptions
+from grls.fitting.options import FIRST_LINE, FitOptions
 from grls.fitting.splits import divided, read_data
 from grls.io.arguments import checked_options
 from grls.io.files import folder_for, is_temporary, saying
@@ -92,7 +93,8 @@ def fit(
         MismatchError: The folder holds a run with other data.
         WriteError: The folder cannot be written.
     """
-    chosen = FitOptions(budget, **options)
+    begun, chosen = monotonic(), FitOptions(budget, **options)
+    print(FIRST_LINE, flush=True)
     from grls.fitting.run import fit_dataset  # torch, which takes seconds
 
     folder = folder_for(output)
@@ -107,4 +109,5 @@ def fit(
             names = (chosen.train_split, chosen.dev_split, chosen.test_split)
             asked, qrels = queries_and_qrels(given_splits(corpus, passages, queries, gold, dev, test, names))
             data = divided("Python objects", passages, asked, qrels, chosen.seed)
-        return FitResult(fit_dataset(data, Path(folder), chosen), folder, chosen.device)
+        fitted = fit_dataset(data, Path(folder), chosen, begun=begun)
+        return FitResult(fitted, folder, chosen.device)

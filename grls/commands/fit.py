@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 
-from grls.fitting.options import FitOptions
+from grls.fitting.options import FIRST_LINE, FitOptions
 from grls.fitting.splits import read_data
 
 
@@ -26,11 +27,12 @@ def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -
         plan: Print what data, machine and models are and which stages there would be, and end.
         options: The options of :class:`~grls.fitting.options.FitOptions`.
     """
-    chosen = FitOptions(**options)
+    begun, chosen = monotonic(), FitOptions(**options)
+    print(FIRST_LINE, flush=True)
     source = read_data(data, chosen)  # what is wrong with it is told before torch is imported
     from grls.fitting.run import fit_dataset, plan_dataset
 
     if plan:
         print(plan_dataset(source, output, chosen))
     else:
-        fit_dataset(source, output, chosen)
+        fit_dataset(source, output, chosen, begun=begun)

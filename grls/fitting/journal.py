@@ -84,7 +84,8 @@ def refuse_other_output(output: Path, data: str, measure: str | None = None) -> 
 class FitClock:
     """Counts the seconds of a run, and writes them now and then.
 
-    ``budget``: seconds for everything, or with ``adds`` for this call alone.
+    ``budget``: seconds for everything, or with ``adds`` for this call alone. ``begun``: when this call began,
+    by ``now``; None: now.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class FitClock:
         output: Path,
         budget: float = inf,
         adds: bool = False,
+        begun: float | None = None,
         now: Callable[[], float] = monotonic,
     ):
         self._file = output / CLOCK
@@ -100,7 +102,8 @@ class FitClock:
             self._spent = max(0.0, float(read_json(self._file)["seconds"]))
         self.budget = budget + self._spent if adds else budget
         self._now = now
-        self._begun = self._written = now()
+        self._written = now()
+        self._begun = self._written if begun is None else begun
 
     @property
     def seconds(self) -> float:

@@ -13,6 +13,8 @@ from grls.io.ending import require
 
 AUTO, NONE = "auto", "none"  # values of a model's option: choose one; do without
 
+FIRST_LINE = "grls fit: reading the data and loading PyTorch, up to minutes on a busy machine"
+
 DEPTH = 20  # passages of a query that every system ranks, at least; also a cut-off of the page
 
 _BUDGET = re.compile(r"\+?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")

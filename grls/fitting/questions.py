@@ -86,7 +86,7 @@ def plan_questions(data: SplitData, options: FitOptions) -> tuple[SplitData, str
     ids = data.corpus.ids([task.passage for task in tasks])
     made = [Query(f"question {number}", "?", (passage,)) for number, passage in enumerate(ids)]
     named = options.writer_model or options.writer
-    return data.taught(made), f"  questions: {named} writes them, to train with: {told}"
+    return data.taught(made), f"questions: {named} writes them, to train with: {told}"
 
 
 def _written(stages: FitStages, output: Path, allowance: Allowance) -> tuple[list[Query], str]:

@@ -82,7 +82,11 @@ class Fitted:
         points = 100 * (kept[head] - words[head])
         beside = "below" if points < 0 else "above"
         queries = counted(self.queries[head.split()[0]], "query")
-        return f"{head} {100 * kept[head]:.1f} on {queries}, {abs(points):.1f} points {beside} BM25."
+        gain = f"{head} {100 * kept[head]:.1f} on {queries}, {abs(points):.1f} points {beside} BM25."
+        split, _, _ = head.rpartition(" ")
+        lost = {other: 100 * (words[other] - kept[other]) for other in heads if other.startswith(f"{split} ")}
+        lower = [f"{other} by {lost[other]:.1f}" for other in lost if other != head and lost[other] >= 0.05]
+        return f"{gain} Below BM25's: {', '.join(lower)}." if lower else gain
 
     @property
     def closing(self) -> str:
@@ -97,6 +101,8 @@ class Fitted:
 
     def text(self) -> str:
         heads = list(dict.fromkeys(name for measures in self.metrics.values() for name in measures))
+        split, _, _ = heads[-1].rpartition(" ")  # of the others, the table that fills has told
+        heads = [head for head in heads if head == heads[0] or head.startswith(f"{split} ")]
         rows = [["", *heads, "ms a query", "links"]]
         for name, measures in self.metrics.items():
             values = [measures.get(head) for head in heads]
@@ -133,7 +139,7 @@ def write_outcome(
     dev = data.pseudo.get(DEV, DEV)
     golds = {dev: candidates.portions[: min(system.portions for system in candidates.systems.values())]}
     golds |= {TEST: [gold]} if TEST in data.qrels else {}
-    measures = (options.decides, f"R@{options.k}", f"R@{DEPTH}", ORDER, "RR")
+    measures = (options.decides, f"R@{options.k}", "R@1", f"R@{DEPTH}", ORDER, "RR")
     metrics: dict[str, dict[str, float]] = {}
     for name in candidates.systems:
         metrics[name] = {}

@@ -44,30 +44,42 @@ def plan_dataset(data: SplitData, output: str | Path, options: FitOptions) -> st
         data, told = plan_questions(data, options)
         todo.append(told)
     stages = FitStages(data, Path(output), options, progress)
-    todo += [f"  {stage.name}: {stage.work}" for stage in stages.all()]
-    budget = options.budget or "no limit"
-    return "\n".join([*stages.lines(), "", f"Stages, in this order, while there is time ({budget}):", *todo])
+    return "\n".join([*stages.lines(), "", *stages.plan(todo)])
 
 
-def fit_dataset(data: SplitData, output: str | Path, options: FitOptions, shown: bool = True) -> Fitted:
+def fit_dataset(
+    data: SplitData,
+    output: str | Path,
+    options: FitOptions,
+    shown: bool = True,
+    begun: float | None = None,
+) -> Fitted:
     """Make the best retriever for a data set; ``output`` opens as the best so far at any time.
 
     A run that is called again with the same data goes on with what is done. ``shown``: print progress and
-    results.
+    results. ``begun``: when the budget began, by ``time.monotonic``; None: now.
     """
     quiet()
     journal = fit_journal(output, data.fingerprint, options.fixed, options.measure)
     try:
         with without_warnings():
-            return _FitRun(data, Path(output), options, journal, shown).run()
+            return _FitRun(data, Path(output), options, journal, shown, begun).run()
     finally:
         journal.close()
 
 
 class _FitRun:
-    def __init__(self, data: SplitData, output: Path, options: FitOptions, journal: Journal, shown: bool):
+    def __init__(
+        self,
+        data: SplitData,
+        output: Path,
+        options: FitOptions,
+        journal: Journal,
+        shown: bool,
+        begun: float | None,
+    ):
         self.output, self.options, self.journal = output, options, journal
-        self.clock = FitClock(output, options.seconds, options.adds)
+        self.clock = FitClock(output, options.seconds, options.adds, begun)
         self.whole = self.clock.left
         """The seconds of this call."""
         self.progress = FitProgress(output / "stages", self.clock, shown)
@@ -94,7 +106,7 @@ class _FitRun:
         elif options.writer is not None and not asks:
             self.progress.say(f"{options.writer} writes nothing: there are labelled questions to learn from")
         self.candidates = self.stages.candidates
-        self.progress.say("\n".join(f"  {line}" for line in self.stages.lines()))
+        self.progress.say("\n".join([*(f"  {line}" for line in self.stages.lines()), *self.stages.plan(())]))
         models = self.stages.models
         made = journal.known.get("models", {})
         named = {"biencoder": models.biencoder, "generator": models.generator}

@@ -23,6 +23,7 @@ training from its checkpoint (:mod:`grls.fitting.training`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -120,6 +121,12 @@ class FitStages:
             lines.append(f"nothing is trained: {self.data.untaught}")
         return lines
 
+    def plan(self, before: Iterable[str]) -> list[str]:
+        """The stages with the names of their candidates, after what comes ``before`` them."""
+        budget = self.options.budget or "no limit"
+        todo = [*before, *(f"{stage.name}: {stage.work}" for stage in self.all())]
+        return [f"Stages, in this order, while there is time ({budget}):", *(f"  {line}" for line in todo)]
+
     def all(self) -> list[Stage]:
         """The stages that data and models allow, in the order of their expected gain."""
         data, encoder, writer = self.data, self.models.biencoder, self.models.generator
@@ -128,10 +135,10 @@ class FitStages:
         if data.hops:
             stages.append(self._hops_stage(BM25, "BM25", 0.1))
         if encoder is not None:
-            work = f"embed {corpus} with {encoder.title} as it is"
+            work = f"embed {corpus} with {encoder.title}, untrained"
             stages.append(Stage("base", work, partial(self._embedded, "base", encoder.name)))
             if data.hops:
-                stages.append(self._hops_stage("base", f"{encoder.title} as it is", 0.3))
+                stages.append(self._hops_stage("base", f"{encoder.title}, untrained", 0.3))
             stages.append(self._fusion_stage(1, "base"))
         if encoder is not None and data.untaught is None:
             work = f"fine-tune {encoder.title}, and embed {corpus}"

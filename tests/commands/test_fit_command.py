@@ -31,6 +31,8 @@ def test_a_run_says_what_it_does_and_what_it_keeps_and_goes_on(tmp_path: Path, c
     command = ["fit", str(data), f"--output={tmp_path / 'out'}", *ALONE]
     assert main(command) == 0
     printed = capsys.readouterr().out
+    assert printed.startswith("grls fit: reading the data")
+    assert "  bm25: BM25\n" in printed  # what the names in the table stand for
     assert "kept: bm25" in printed
     assert len(printed.splitlines()) < 40
     assert main([*command, "--budget=+1h"]) == 0

@@ -69,8 +69,8 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
 def test_a_clock_goes_on_after_what_an_earlier_call_has_spent(tmp_path: Path) -> None:
     now = [0.0]
 
-    def clock(budget: float, adds: bool = False) -> FitClock:
-        return FitClock(tmp_path, budget, adds, lambda: now[0])
+    def clock(budget: float, adds: bool = False, begun: float | None = None) -> FitClock:
+        return FitClock(tmp_path, budget, adds, begun, lambda: now[0])
 
     first = clock(100.0)
     assert first.left == 100.0
@@ -87,6 +87,7 @@ def test_a_clock_goes_on_after_what_an_earlier_call_has_spent(tmp_path: Path) ->
     assert clock(inf).left == inf
     (tmp_path / CLOCK).write_text('{"seconds": "many"}')
     assert clock(100.0).left == 100.0
+    assert clock(100.0, begun=170.0).left == 70.0  # a command counts its imports, too
 
 
 class Terminal(io.StringIO):
