@@ -7,6 +7,5 @@ gives the hops of a query as they are found, and answers requests that come in a
 (:mod:`grls.io.arguments`). Temporary folders go with their object; errors name the object instead.
 
 ``fit`` makes the best retriever for a corpus within a budget of time; ``experiment`` compares systems.
-``identify`` makes identifiers of a corpus; ``training`` trains generators and bi-encoders by recipes;
-``training_data`` reads what a user gives for it.
+``identify`` makes identifiers of a corpus; ``training`` trains generators and bi-encoders by recipes.
 """

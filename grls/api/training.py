@@ -13,17 +13,20 @@ from typing import Any, TypeVar
 
 from grls.api.opening import build_searcher
 from grls.api.searcher import Searcher, folder_of
-from grls.api.training_data import place_data, training_data
+from grls.data.dataset import write_dataset
+from grls.data.inputs.gold import queries_and_qrels
+from grls.data.inputs.splits import GivenData, given_data, hold_out
 from grls.data.inputs.tables import json_value, name_list
-from grls.errors import ConfigError
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.arguments import Count, PositiveFloat, checked, checked_options, options_of
 from grls.io.ending import require
-from grls.io.files import folder_for, saying
+from grls.io.files import TemporaryFolder, folder_for, saying, sha256
 from grls.io.recipes import recipe_values
 from grls.models.load.base_models import find_encoder, find_writer
 from grls.models.option_names import Device, Kind, Similarity
 from grls.retrieve.build import Building
+from grls.retrieve.spec import DATA
 from grls.train.core.clock import Meter, TrainingClock, TrainingResult
 from grls.train.options import STAGES, BiEncoderOptions, BiEncoderTraining, read_stage, suited
 
@@ -445,3 +448,40 @@ def _with_folders(value: Any, held: ExitStack) -> Any:
         return {name: _with_folders(item, held) for name, item in value.items()}
     listed = isinstance(value, list | tuple)
     return [_with_folders(item, held) for item in value] if listed else json_value(value)
+
+
+def training_data(corpus: Any, queries: Any, gold: Any, dev: Any) -> GivenData:
+    """The corpus, and the splits ``train`` and ``dev``; arguments are those of :meth:`Generator.fit`."""
+    given = given_data(corpus, queries, gold, dev)
+    if "train" not in given.splits:
+        raise DataError(
+            "there are no queries to learn from: give queries and gold, or the folder of a data set with "
+            "qrels/train.tsv as the corpus.",
+            "queries",
+        )
+    if "dev" not in given.splits:
+        given.splits["train"], given.splits["dev"] = hold_out(given.splits["train"])
+    return given
+
+
+def place_data(data: GivenData, output: Path, resume: bool) -> str:
+    """Write the data set of a training into its output, and return the folder.
+
+    Raises:
+        MismatchError: The run to resume had other data.
+        WriteError: The folder cannot be written.
+    """
+    folder = output / DATA
+    if not (resume and folder.is_dir()):
+        write_dataset(folder, data.corpus, *queries_and_qrels(data.splits))
+        return str(folder)
+    place = TemporaryFolder()
+    new = Path(place) / DATA
+    write_dataset(new, data.corpus, *queries_and_qrels(data.splits))
+    for file in sorted(file.relative_to(new) for file in new.rglob("*") if file.is_file()):
+        if not (folder / file).is_file() or sha256(folder / file) != sha256(new / file):
+            raise MismatchError(
+                f"the run in {output} had other data than this call ({folder / file} differs): resume it "
+                "with the same corpus, queries, gold and dev, or begin a new run in another output."
+            )
+    return str(folder)

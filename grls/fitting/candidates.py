@@ -20,13 +20,14 @@ from time import perf_counter
 from typing import Any
 
 from grls.data.dataset import Qrels, qrels_lines
+from grls.data.inputs.splits import DEV
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError
 from grls.evaluation.measures import query_values
 from grls.fitting.choose import Candidate, FitChoice, choose, choose_unmeasured, level, measured
 from grls.fitting.models import Machine
 from grls.fitting.options import AUTO, FitOptions
-from grls.fitting.splits import DEV, LINKS, SplitData
+from grls.fitting.splits import LINKS, SplitData
 from grls.io.files import atomic_file
 from grls.io.seal import seal
 from grls.retrieve.base import Retriever

@@ -16,12 +16,12 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from grls.data.dataset import qrels_lines, query_of, query_record, read_queries, refuse_breaks
+from grls.data.inputs.splits import DEV
 from grls.data.types import Hit, Query
 from grls.errors import DataError, MismatchError, Option
 from grls.evaluation.measures import query_values
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare_with, shown_p, shown_points
 from grls.fitting.journal import JOURNAL
-from grls.fitting.splits import DEV
 from grls.io.ending import without_warnings
 from grls.io.files import atomic_file, named_lines, refuse_unusable
 from grls.io.jsonl import write_line

@@ -14,6 +14,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from grls.data.corpus import Corpus
+from grls.data.inputs.splits import DEV, TEST
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError
 from grls.evaluation.measures import MEASURES, measure_names
@@ -22,7 +23,7 @@ from grls.fitting.choose import FitChoice
 from grls.fitting.models import licence_of
 from grls.fitting.options import DEPTH
 from grls.fitting.search import Skipped
-from grls.fitting.splits import CUT, DEV, TEST, WRITTEN, sizes_line
+from grls.fitting.splits import CUT, WRITTEN, sizes_line
 from grls.io.files import atomic_file, is_temporary, write_json
 from grls.io.progress import aligned, counted, duration
 from grls.models.load.base_models import title_of

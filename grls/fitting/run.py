@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from grls.data.dataset import read_queries
+from grls.data.inputs.splits import DEV, TEST, TRAIN
 from grls.errors import DataError, GrlsError, MismatchError, Option
 from grls.fitting.candidates import JudgedQueries, System
 from grls.fitting.choose import FitChoice
@@ -22,7 +23,7 @@ from grls.fitting.options import FitOptions
 from grls.fitting.questions import QUESTIONS, plan_questions, written_questions
 from grls.fitting.result import Fitted, milliseconds, write_outcome
 from grls.fitting.search import Allowance, Skipped, Stage, TimeIsUp, more_time, search_stages
-from grls.fitting.splits import DEV, TEST, TRAIN, SplitData
+from grls.fitting.splits import SplitData
 from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, without_warnings
 from grls.io.files import is_temporary

@@ -22,41 +22,35 @@ import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
+from typing import Any
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import (
     Qrels,
-    check_data,
     evidence_qrels,
-    format_faults,
     gold_passages,
-    has_qrels,
-    judged_by,
     own_told,
     passage_queries,
-    read_qrels,
     read_queries,
     refuse_breaks,
     relevant,
-    told_unknown,
     write_dataset,
 )
-from grls.data.inputs.entries import documents, holds_documents
-from grls.data.inputs.gold import WITHOUT_QRELS, refuse_without_gold
+from grls.data.inputs.gold import queries_and_qrels, refuse_without_gold
+from grls.data.inputs.splits import DEV, TEST, TRAIN, given_data
 from grls.data.language import guess
-from grls.data.sentences import sentences
+from grls.data.pseudo_queries import LINKED, masked_queries, sentence_queries
 from grls.data.types import Passage, Query
 from grls.data.words import count as count_words
-from grls.data.words import plain_words
 from grls.errors import DataError
 from grls.fitting.options import FitOptions
 from grls.io.progress import counted
 
-TRAIN, TUNE, DEV, TEST, LINKS = "train", "tune", "dev", "test", "links"
+TUNE, LINKS = "tune", "links"
 CUT, WRITTEN, MASKED = "cut sentences", "written questions", "masked names"
 """What results call dev queries that are parts of sentences of passages, and those of a language model."""
 
@@ -64,14 +58,9 @@ _DEV_LEAST, _DEV_MOST = 30, 200
 """Queries that are split off as dev: a fifth of train within these bounds, but no more than half of it."""
 _LARGE = 300  # dev queries from which one half tunes and the other chooses; of fewer, all do both
 _PSEUDO = 2000  # passages that pseudo-queries are written for, at most
-_LEAST, _DROPPED = 4, 0.3
-"""Words that a pseudo-query keeps at least; the probability that a word is left out."""
-_MASKED = 100  # masked names, at most
-_CUT = '{"pseudo": "sentence"}'  # the metadata of pseudo-queries
 LEAST_QUERIES = 8  # fewer queries to learn from train no model: a batch would hold no other query's passages
 _SAMPLE = 2000  # passages whose words are counted, evenly spread over the corpus
 _ASKS = 0.3  # the share of queries with several gold passages from which a data set asks for hops
-_LINKED = 0.1  # the share of passages that name others from which links are expected to gain
 _SHORT = 40
 """The most words of a passage, on average, that is a short fact: reading it to its end costs little."""
 
@@ -162,7 +151,7 @@ class SplitData:
     @property
     def linked(self) -> bool:
         """Whether passages name each other, so that hops that follow names need no training."""
-        return self.links >= _LINKED
+        return self.links >= LINKED
 
     @property
     def unlabelled(self) -> bool:
@@ -200,44 +189,13 @@ class SplitData:
         ]
 
 
-def read_data(data: str, options: FitOptions) -> SplitData:
-    """Read a data set or documents, refuse whatever is wrong before any work is done, and divide it.
-
-    Queries and judgements may be missing. Without any qrels the evidence of the queries is their gold, as of
-    the split to learn from, and every query needs it. Queries that no qrels name take no part.
-    """
-    folder = Path(data)
-    if holds_documents(data):
-        return divided(data, documents(data), [], {}, options.seed)
-    corpus = Corpus.read(data)
-    faults = check_data(data, corpus).faults if folder.is_dir() else []
-    if faults := [fault for fault in faults if not fault.told]:
-        text = f"{counted(len(faults), 'fault')} in queries and qrels; correct them, then call again."
-        raise DataError(f"{text}\n{format_faults(faults)}", data)
-    qrels: dict[str, Qrels] = {}
-    for split, called in ((TRAIN, options.train_split), (DEV, options.dev_split), (TEST, options.test_split)):
-        file = folder / "qrels" / f"{called}.tsv"
-        if called != split or file.is_file():  # a split of the usual name may be missing
-            qrels[split] = read_qrels(file)
-    file, notes, queries = folder / "queries.jsonl", tuple[str, ...](), list[Query]()
-    if qrels:
-        queries = read_queries(data)
-        named = {query for path in (folder / "qrels").glob("*.tsv") for query in read_qrels(path)}
-        if left := sum(query.id not in named for query in queries):
-            notes = (f"{counted(left, 'query is', 'queries are')} in no qrels, and left out",)
-    elif file.is_file() and file.stat().st_size > 0 and not has_qrels(data):
-        queries = read_queries(data)
-        gold = evidence_qrels(queries)
-        refuse_without_gold([query.id for query in queries if query.id not in gold], file, hint=WITHOUT_QRELS)
-        qrels = {TRAIN: gold}
-        notes = (f"no qrels: the evidence of {counted(len(gold), 'query')} is the gold",)
-    kept: dict[str, Query] = {}
-    for split, judged in qrels.items():
-        rows, known = told_unknown(*judged_by(judged, queries, data), [corpus], data, split == TRAIN)
-        kept |= {query.id: query for query in rows}
-        qrels[split] = known
-    queries = [kept[query.id] for query in queries if query.id in kept]
-    return divided(data, corpus, queries, qrels, options.seed, notes)
+def read_data(
+    corpus: Any, options: FitOptions, queries: Any = None, gold: Any = None, dev: Any = None, test: Any = None
+) -> SplitData:
+    """Read what is given (the arguments of :func:`grls.fit`), refuse what is wrong with it, and divide it."""
+    names = options.train_split, options.dev_split, options.test_split
+    given = given_data(corpus, queries, gold, dev, test, names)
+    return divided(given.name, given.corpus, *queries_and_qrels(given.splits), options.seed, given.notes)
 
 
 def divided(
@@ -369,50 +327,6 @@ def _of_passages(queries: Collection[Query], size: int, seed: int) -> set[str]:
 def _parted(qrels: Qrels, chosen: Collection[str]) -> tuple[Qrels, Qrels]:
     first = {query: grades for query, grades in qrels.items() if query in chosen}
     return first, {query: grades for query, grades in qrels.items() if query not in chosen}
-
-
-def sentence_queries(corpus: Corpus, most: int, seed: int, taken: Collection[str]) -> list[Query]:
-    """Write queries for passages that are drawn at random: parts of their sentences.
-
-    A query is a sentence of the passage that answers it, with some of its words left out (the inverse cloze
-    task, Lee et al. 2019, arXiv 1906.00300, leaves none out). Such queries are easier than real ones, above
-    all for BM25. At most ``most`` passages are drawn, and one without a sentence gets no query; ``taken`` are
-    ids that other queries have.
-    """
-    draw = random.Random(seed)
-    numbers = sorted(draw.sample(range(len(corpus)), min(most, len(corpus))))
-    ids = (name for number in count(1) if (name := f"pseudo-{number}") not in taken)
-    queries = []
-    for passage in corpus.passages(numbers):
-        words = draw.choice(sentences(passage.text) or [passage.title]).split()
-        if len(words) > _LEAST:
-            left = [number for number in range(len(words)) if draw.random() >= _DROPPED]
-            if len(left) < _LEAST:
-                left = sorted(draw.sample(range(len(words)), _LEAST))
-            words = [words[number] for number in left]
-        if words:
-            queries.append(Query(next(ids), " ".join(words), (passage.id,), metadata=_CUT))
-    return queries
-
-
-def masked_queries(corpus: Corpus, seed: int, taken: Collection[str] = ()) -> list[Query]:
-    """Write queries for passages that others name: title and sentence that hold the name, without it."""
-    links, draw, queries = corpus.links(), random.Random(seed), list[Query]()
-    ids = (name for number in count(1) if (name := f"masked-{number}") not in taken)
-    if links.share < _LINKED:
-        return []
-    for number in draw.sample(range(len(corpus)), len(corpus)):
-        for naming in links.of(number):
-            name, passage = f" {naming.words} ", corpus[number]
-            texts = (f" {plain_words(sentence)} " for sentence in sentences(passage.text))
-            held = next((text for text in texts if name in text), "").replace(name, " ")
-            if len(held.split()) > _LEAST and len(naming.passages) == 1:
-                text, gold = f"{plain_words(passage.title)}{held}".strip(), corpus[int(naming.passages[0])].id
-                queries.append(Query(next(ids), text, (gold,), metadata=_CUT))
-                break
-        if len(queries) == _MASKED:
-            break
-    return queries
 
 
 def spread(corpus: Corpus, most: int) -> list[Passage]:

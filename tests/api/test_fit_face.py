@@ -13,10 +13,10 @@ from fit_helpers import WORDS_ALONE, write_fit_data
 from fixture_types import Capsys
 
 import grls
-from grls.api.training_data import given_splits
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import evidence_qrels, read_queries, read_split
+from grls.data.inputs.splits import given_data
 from grls.errors import ConfigError, DataError, MismatchError
 
 CORPUS = {
@@ -141,7 +141,7 @@ def test_splits_of_a_folder_have_names_of_their_own_beside_dev_and_test(tmp_path
     for split, name in (("train", "training"), ("dev", "validation"), ("test", "test")):
         assert read_split(made.output / "data", split) == read_split(data, name)
     assert not any("pseudo" in note or "split off" in note for note in made.run.notes)
-    with pytest.raises(DataError, match="'other' is no file; the data set has the splits"):
+    with pytest.raises(DataError, match=r"other.tsv: no such file; there are test, training, validation"):
         grls.fit(data, output=tmp_path / "other", test="test", **names | {"dev_split": "other"}, **ALONE)
 
 
@@ -171,10 +171,10 @@ def test_splits_that_cannot_be_are_refused(tmp_path: Path, given: dict[str, Any]
 def test_a_folder_without_qrels_has_its_evidence_as_gold(tmp_path: Path) -> None:
     data = write_fit_data(tmp_path / "data")
     shutil.rmtree(data / "qrels")
-    train = given_splits(str(data), Corpus.read(data), None, None, None)["train"]
+    train = given_data(data).splits["train"]
     assert train.qrels == evidence_qrels(read_queries(data))
     with pytest.raises(DataError, match="have `evidence`: write qrels of it with `grls prepare beir"):
-        given_splits(str(data), Corpus.read(data), None, "train", None)
+        given_data(data, gold="train")
 
 
 def test_a_folder_of_documents_is_a_corpus(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

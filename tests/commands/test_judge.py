@@ -120,7 +120,7 @@ def test_fit_takes_it_as_it_is(fitted: Path, tmp_path: Path, capsys: Capsys) -> 
     judging.judge(["fish"])
     judging.judge(["den"])
     judging.close()
-    data = read_data(str(tmp_path / "judged"), FitOptions())
+    data = read_data(tmp_path / "judged", FitOptions())
     assert [*data.pseudo] == ["train"]
     assert len(data.qrels["dev"]) == 2
     options = ["--biencoder=none", "--generator=none", "--device=cpu", "--budget=5m"]

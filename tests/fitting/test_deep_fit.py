@@ -23,7 +23,7 @@ def test_recall_at_a_deep_cut_off_is_that_of_the_kept_retriever(tmp_path: Path) 
     qrels = {split: {query.id: {f"p{PLACE}": 1} for query in part} for split, part in parts.items()}
     write_dataset(tmp_path / "data", passages, queries, qrels)
     options = fit_options(**WORDS_ALONE, k=PLACE)
-    deep = fit_dataset(read_data(str(tmp_path / "data"), options), tmp_path / "out", options, shown=False)
+    deep = fit_dataset(read_data(tmp_path / "data", options), tmp_path / "out", options, shown=False)
     assert deep.metrics["bm25"][f"dev R@{PLACE}"] == deep.metrics["bm25"][f"test R@{PLACE}"] == 1.0
     assert deep.metrics["bm25"]["test R@20"] == 0.0
     assert "R@30 100.0 on 4 dev queries" in deep.why

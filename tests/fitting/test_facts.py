@@ -24,7 +24,7 @@ def facts_of(folder: Path, train: list[tuple[str, list[str]]]) -> SplitData:
     qrels["dev"] = {"d0": {"p2": 1}}
     queries = [Query(name, text) for name, text in (texts | {"d0": "who"}).items()]
     write_dataset(folder, PASSAGES, queries, qrels)
-    return read_data(str(folder), FitOptions())
+    return read_data(folder, FitOptions())
 
 
 def test_sizes_lengths_and_languages(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def options(place: Path) -> FitOptions:
 def fitted(data: Path, output: Path, options: FitOptions | None = None, **more: Any) -> Fitted:
     """A run that prints nothing; without options of BM25 alone."""
     given = fit_options(**(WORDS_ALONE if options is None else vars(options)) | more)
-    return fit_dataset(read_data(str(data), given), output, given, shown=False)
+    return fit_dataset(read_data(data, given), output, given, shown=False)
 
 
 @pytest.fixture(scope="module")
@@ -263,7 +263,7 @@ def test_a_journal_of_another_version_is_named(
 
 def candidates_of(output: Path) -> FitCandidates:
     options = fit_options()
-    return FitCandidates(read_data(str(output / "data"), options), output, options, this_machine("cpu"))
+    return FitCandidates(read_data(output / "data", options), output, options, this_machine("cpu"))
 
 
 def test_what_hops_have_found_in_tuning_is_not_searched_again(
@@ -390,7 +390,7 @@ def test_a_run_that_is_killed_while_it_tunes_leaves_no_untuned_candidate(
 def test_an_encoder_cuts_long_queries_though_the_run_was_killed_after_it_was_built(
     place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = read_data(str(place / "data"), options).written(tmp_path / "data")
+    data = read_data(place / "data", options).written(tmp_path / "data")
     progress = FitProgress(tmp_path / "logs", FitClock(tmp_path), False)
     made = stages.FitStages(data, tmp_path, options, progress)
 
@@ -557,7 +557,7 @@ def test_without_models_there_is_bm25(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = fit_options(**WORDS_ALONE)
-    ended = fit_dataset(read_data(str(place / "data"), words), tmp_path / "out", words)
+    ended = fit_dataset(read_data(place / "data", words), tmp_path / "out", words)
     assert (ended.kept, [*ended.metrics]) == ("bm25", ["bm25"])
     assert load_retriever(tmp_path / "out").kind == "bm25"
     assert ended.why.endswith("R@2 87.5 on 4 dev queries (95 % interval 42 to 96)")
@@ -590,7 +590,7 @@ def test_without_labelled_questions_the_fusion_with_the_encoder_is_kept(
 ) -> None:
     """BM25 wins on sentences that are cut out of passages, and was kept; R@5 "on dev queries" said so."""
     data, output = write_fit_data(tmp_path / "data", "test"), tmp_path / "out"
-    ended = fit_dataset(read_data(str(data), options), output, options)
+    ended = fit_dataset(read_data(data, options), output, options)
     assert [*ended.metrics] == ["bm25", "base", "bm25 + base"]
     assert (ended.kept, ended.queries) == ("bm25 + base", {"cut sentences": 2, "test": 3})
     assert "cut sentences R@2" in ended.metrics["bm25"]
@@ -639,7 +639,7 @@ def linked(tmp_path: Path) -> Path:
 def test_where_passages_name_each_other_hops_with_links_come_first(
     linked: Path, options: FitOptions, tmp_path: Path
 ) -> None:
-    plan = plan_dataset(read_data(str(linked), options), tmp_path / "plan", options)
+    plan = plan_dataset(read_data(linked, options), tmp_path / "plan", options)
     assert "48 passages of 6 words (en), 50% of them with links" in plan
     first = "bm25: BM25\n  bm25-hops: BM25, ranked by hops with links\n  base: "
     assert first in plan
@@ -729,11 +729,62 @@ def test_a_training_that_fails_leaves_the_other_candidates(
     assert skipped["hybrid"] == "there is no generator"
 
 
+<<<<<<< HEAD
+=======
+def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
+    place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """27 of 84 steps were done, and no time was left to use them."""
+    seconds = [0.0]
+    monkeypatch.setattr("grls.fitting.search.perf_counter", lambda: seconds[0])
+    monkeypatch.setattr(stages, "_LEAST", {"dense": 4, "generator": 4})
+    asked: list[tuple[int, bool]] = []
+    still: list[float] = []
+
+    class Slow(stages.FitStages):
+        def _train(self, steps: int, resume: bool, left: float, meter: Callable[[Any], Any]) -> Any:
+            asked.append((steps, resume))
+            for step in range(steps + 1):
+                seconds[0] += 10.0
+                still.append(meter(stages.TrainingStep("chains", step, steps, None)))
+            return stages.TrainingResult(self.output, self.output, "dev_recall", 0.5, steps, 9, 1.0, False)
+
+    def made(output: Path) -> Slow:
+        slow = Slow(source, place / "whole", options, progress)
+        slow.output = output
+        return slow
+
+    source = read_data(place / "data", options)
+    progress = FitProgress(tmp_path / "logs", FitClock(tmp_path), False)
+    slow = made(tmp_path / "one")
+    slow._trained("generator", 40, slow._train, Allowance(250.0))
+    assert [steps for steps, _ in asked] == [40, 16]
+    assert slow.notes["generator"] == "16 of 40 steps"
+    asked.clear()
+    slow = made(tmp_path / "two")
+    monkeypatch.setattr(stages, "mean_load", lambda: load[0])
+    load = [4.0]
+    for _ in range(2):  # under the same load it is not measured again
+        with pytest.raises(stages.TimeIsUp, match="of 40 steps would fit") as refused:
+            slow._trained("generator", 40, slow._train, Allowance(95.0 if not asked else 40.0))
+        assert refused.value.seconds == 40.0
+        assert [steps for steps, _ in asked] == [40]
+    load[0] = 2.0
+    with pytest.raises(stages.TimeIsUp, match="of 40 steps would fit"):
+        slow._trained("generator", 40, slow._train, Allowance(95.0))
+    assert [steps for steps, _ in asked] == [40, 40]
+    seconds[0] = 0.0
+    still.clear()
+    slow._trained("dense", 4, slow._train, Allowance(250.0))
+    assert still == [240.0, 230.0, 220.0, 210.0, 200.0]
+
+
+>>>>>>> 1ea3c0a8 (Data: one way from what a user gives to the splits)
 def test_a_plan_says_what_there_would_be_and_writes_nothing(
     place: Path, options: FitOptions, tmp_path: Path
 ) -> None:
     given = fit_options(**vars(options) | {"budget": "9m"})
-    text = plan_dataset(read_data(str(place / "data"), given), tmp_path / "out", given)
+    text = plan_dataset(read_data(place / "data", given), tmp_path / "out", given)
     assert "queries: 9 train, 4 dev, 3 test" in text
     assert "Stages, in this order, while there is time (9m):\n  bm25: BM25\n  bm25-hops: BM25, ranked" in text
     assert "generator: fine-tune llama to write spans" in text

@@ -11,14 +11,15 @@ from small_data import passages, queries, write_jsonl
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
 from grls.data.inputs.gold import gold_of
+from grls.data.pseudo_queries import _CUT, masked_queries, sentence_queries
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.fitting import splits
-from grls.fitting.splits import _CUT, SplitData, masked_queries, read_data, sentence_queries, spread
+from grls.fitting.splits import SplitData, read_data, spread
 
 
 def divided(data: Path, **options: Any) -> SplitData:
-    return read_data(str(data), fit_options(**options))
+    return read_data(data, fit_options(**options))
 
 
 def test_all_splits_stay_as_they_are(tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_a_query_without_gold_is_refused_from_a_folder_and_from_python(kept: int
     write_dataset(tmp_path / "data", passages(), asked, {})
     file = tmp_path / "data" / "queries.jsonl"
     told = r"1 query has no gold passage: 'q-none' .*Add gold passages for each, or leave such queries out\."
-    names_fault(told, file, None, read_data, str(tmp_path / "data"), fit_options())
+    names_fault(told, file, None, read_data, tmp_path / "data", fit_options())
     gold = {query.id: list(query.evidence) for query in asked if query.evidence}
     for given in (gold, gold | {"q-none": []}, None):
         with pytest.raises(DataError, match=told.replace(" .*", ".*")):
@@ -215,12 +216,12 @@ def test_unknown_ids_are_left_out_of_training(tmp_path: Path, caplog: pytest.Log
 def test_empty_passages_are_refused(tmp_path: Path, texts: list[str], told: str) -> None:
     write_dataset(tmp_path, [Passage(str(n), text) for n, text in enumerate(texts)], [], {})
     with pytest.raises(DataError, match=told):
-        read_data(str(tmp_path), fit_options())
+        read_data(tmp_path, fit_options())
 
 
 def test_a_data_set_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no such file; a corpus is a JSONL file or a folder"):
-        read_data(str(tmp_path / "gone"), fit_options())
+        read_data(tmp_path / "gone", fit_options())
 
 
 def test_the_fingerprint_knows_passages_queries_and_judgements(tmp_path: Path) -> None:

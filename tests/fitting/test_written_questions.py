@@ -70,7 +70,7 @@ def question(turns: list[dict[str, str]]) -> str:
 def fitted(data: Path, output: Path, server: Server | None, **more: Any) -> Fitted:
     given = {"writer": address(server), "writer_model": "some"} if server is not None else {}
     options = fit_options(**WORDS_ALONE | given | more)
-    return fit_dataset(read_data(str(data), options), output, options)
+    return fit_dataset(read_data(data, options), output, options)
 
 
 def test_questions_are_written_once_taught_and_named_in_what_results(
@@ -262,12 +262,12 @@ def test_the_plan_and_the_command_name_the_writer(
     data: Path, tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = fit_options(**WORDS_ALONE, writer=address(server), writer_model="some")
-    plan = plan_dataset(read_data(str(data), options), tmp_path / "out", options)
+    plan = plan_dataset(read_data(data, options), tmp_path / "out", options)
     told = r"questions: some writes them, to train with: about [\d,]+ tokens are read and written for 72 q"
     assert re.search(told, plan)
     tiny_bert(tmp_path / "bert")
     trained = replace(options, biencoder=str(tmp_path / "bert"))
-    plan = plan_dataset(read_data(str(data), trained), tmp_path / "out", trained)
+    plan = plan_dataset(read_data(data, trained), tmp_path / "out", trained)
     assert "nothing is trained" not in plan
     assert "  dense: fine-tune" in plan
     assert server.asked == []

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,9 +35,6 @@ from grls.errors import DataError
 from grls.io.arguments import list_from, short_repr
 from grls.io.progress import counted
 
-log = logging.getLogger(__name__)
-
-
 SOURCE = "gold"
 """The name of gold in error texts."""
 
@@ -51,8 +46,7 @@ _LISTS = ("evidence", "gold", "passage_ids", "passage-ids")
 _QUERY_OF_LIST = (*QUERY[:-1], "_id", "id", QUERY[-1])  # beside an id, the column `query` holds texts
 
 
-WITHOUT_QRELS = " (without qrels, the lists in the field 'evidence' of the queries count)"
-_NO_GOLD = " (without gold, the lists in the field 'evidence' of the queries count)"
+_NO_GOLD = " (without gold or qrels, the lists in the field 'evidence' of the queries count)"
 
 
 class GoldOfQuery(NamedTuple):
@@ -116,7 +110,9 @@ def gold_of(gold: Any, queries: Any, corpus: Corpus | None = None, known: bool =
     else:
         golds = _by_query(gold, query_list)
         without = [q.id for q in query_list if q.id not in golds or not relevant(golds[q.id].grades)]
-        refuse_without_gold(without, SOURCE, golds.keys() - ids, _NO_GOLD * (gold is None))
+        place = existing_path(queries, SOURCE) if gold is None else None
+        place = place / "queries.jsonl" if place is not None and place.is_dir() else place
+        refuse_without_gold(without, place or SOURCE, golds.keys() - ids, _NO_GOLD * (gold is None))
         completed = []
         for query in query_list:
             _, evidence, any_order = golds[query.id]
@@ -340,35 +336,3 @@ def queries_and_qrels(splits: Mapping[str, Gold]) -> tuple[list[Query], dict[str
     """The queries of all splits, each once, and the judgements of each split."""
     queries = {query.id: query for gold in splits.values() for query in gold.queries}
     return [*queries.values()], {split: gold.qrels for split, gold in splits.items()}
-
-
-_SHARE, _MOST = 0.1, 200
-"""The share of the training queries that are taken out for dev, and the most queries."""
-
-
-def hold_out(gold: Gold) -> tuple[Gold, Gold]:
-    """Take some queries out of the training queries, for dev: the other queries, and those.
-
-    The choice depends on the ids alone, so it is the same in every run, and in any order of the queries.
-    """
-    if len(gold.queries) < 2:
-        raise DataError(
-            "there is one training query, of which no dev query can be taken out: give more queries, or dev.",
-            "queries",
-        )
-    count = min(max(1, int(_SHARE * len(gold.queries))), _MOST)
-    order = sorted((hashlib.sha256(query.id.encode()).digest(), query.id) for query in gold.queries)
-    taken = {name for _, name in order[:count]}
-    log.warning(
-        "there are no dev queries, so %d of the %d training queries are taken out for dev.",
-        count,
-        len(gold.queries),
-    )
-    return _only(gold, set(gold.qrels) - taken), _only(gold, taken)
-
-
-def _only(gold: Gold, ids: set[str]) -> Gold:
-    return Gold(
-        [query for query in gold.queries if query.id in ids],
-        {name: grades for name, grades in gold.qrels.items() if name in ids},
-    )
