@@ -10,17 +10,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from grls.api.searcher import Searcher
-<<<<<<< HEAD
-from grls.api.training_data import given_splits
-from grls.data.inputs.entries import corpus_of, holds_documents
-from grls.data.inputs.gold import queries_and_qrels
-from grls.data.inputs.tables import existing_path
 from grls.fitting.options import FIRST_LINE, FitOptions
-from grls.fitting.splits import divided, read_data
-=======
-from grls.fitting.options import FitOptions
 from grls.fitting.splits import read_data
->>>>>>> 1ea3c0a8 (Data: one way from what a user gives to the splits)
 from grls.io.arguments import checked_options
 from grls.io.files import folder_for, is_temporary, saying
 from grls.retrieve.registry import Opening
@@ -104,20 +95,6 @@ def fit(
 
     folder = folder_for(output)
     with saying("fit", folder):
-<<<<<<< HEAD
-        source = None
-        if queries is None and gold is None and dev is None and test is None:
-            source = existing_path(corpus, "corpus")
-        if source is not None and (source.is_dir() or holds_documents(source)):
-            data = read_data(str(source), chosen)
-        else:
-            passages = corpus_of(corpus)
-            names = (chosen.train_split, chosen.dev_split, chosen.test_split)
-            asked, qrels = queries_and_qrels(given_splits(corpus, passages, queries, gold, dev, test, names))
-            data = divided("Python objects", passages, asked, qrels, chosen.seed)
+        data = read_data(corpus, chosen, queries, gold, dev, test)
         fitted = fit_dataset(data, Path(folder), chosen, begun=begun)
         return FitResult(fitted, folder, chosen.device)
-=======
-        data = read_data(corpus, chosen, queries, gold, dev, test)
-        return FitResult(fit_dataset(data, Path(folder), chosen), folder, chosen.device)
->>>>>>> 1ea3c0a8 (Data: one way from what a user gives to the splits)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from time import monotonic
-=======
 from pathlib import Path
->>>>>>> 1ea3c0a8 (Data: one way from what a user gives to the splits)
+from time import monotonic
 from typing import Any
 
 from grls.fitting.options import FIRST_LINE, FitOptions
@@ -31,14 +28,9 @@ def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -
         plan: Print what data, machine and models are and which stages there would be, and end.
         options: The options of :class:`~grls.fitting.options.FitOptions`.
     """
-<<<<<<< HEAD
     begun, chosen = monotonic(), FitOptions(**options)
     print(FIRST_LINE, flush=True)
-    source = read_data(data, chosen)  # what is wrong with it is told before torch is imported
-=======
-    chosen = FitOptions(**options)
     source = read_data(Path(data), chosen)  # what is wrong with it is told before torch is imported
->>>>>>> 1ea3c0a8 (Data: one way from what a user gives to the splits)
     from grls.fitting.run import fit_dataset, plan_dataset
 
     if plan:

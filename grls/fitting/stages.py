@@ -41,12 +41,8 @@ from grls.fitting.journal import FitProgress
 from grls.fitting.models import base_models, this_machine
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.search import Allowance, Stage, TimeIsUp
-<<<<<<< HEAD
-from grls.fitting.splits import CUT, DEV, LINKS, TRAIN, SplitData, spread
-from grls.fitting.training import TimedTraining
-=======
 from grls.fitting.splits import CUT, LINKS, SplitData, spread
->>>>>>> 1ea3c0a8 (Data: one way from what a user gives to the splits)
+from grls.fitting.training import TimedTraining
 from grls.io.arguments import options_of
 from grls.io.progress import counted, duration
 from grls.io.recipes import recipe_values

@@ -287,11 +287,7 @@ def test_what_no_bi_encoder_is_trained_on_is_refused(bert: Path, data: Path, tmp
     refused(ConfigError, "BiEncoder.fit has no argument 'epoch'; did you mean epochs", data, epoch=1)
     refused(ConfigError, "epochs must be at least 1, got 0", data, epochs=0)
     refused(ConfigError, "resume needs output", data, resume=True, output=None)
-    refused(
-        DataError,
-        "there are no queries to learn from: give queries and gold, or the folder of a data set",
-        CORPUS,
-    )
+    refused(DataError, "there are no queries to learn from: give queries and gold, or the folder", CORPUS)
     refused(DataError, "the passage id 'x' is not in corpus", CORPUS, QUERIES, dict.fromkeys(GOLD, "x"))
     refused(DataError, r"dev: expected a pair \(queries, gold\)", CORPUS, QUERIES, GOLD, {"q": 1})
     refused(DataError, "one training query, of which no dev", CORPUS, ["otter ?"], [["r0"]])

@@ -729,57 +729,6 @@ def test_a_training_that_fails_leaves_the_other_candidates(
     assert skipped["hybrid"] == "there is no generator"
 
 
-<<<<<<< HEAD
-=======
-def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer_or_not_at_all(
-    place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """27 of 84 steps were done, and no time was left to use them."""
-    seconds = [0.0]
-    monkeypatch.setattr("grls.fitting.search.perf_counter", lambda: seconds[0])
-    monkeypatch.setattr(stages, "_LEAST", {"dense": 4, "generator": 4})
-    asked: list[tuple[int, bool]] = []
-    still: list[float] = []
-
-    class Slow(stages.FitStages):
-        def _train(self, steps: int, resume: bool, left: float, meter: Callable[[Any], Any]) -> Any:
-            asked.append((steps, resume))
-            for step in range(steps + 1):
-                seconds[0] += 10.0
-                still.append(meter(stages.TrainingStep("chains", step, steps, None)))
-            return stages.TrainingResult(self.output, self.output, "dev_recall", 0.5, steps, 9, 1.0, False)
-
-    def made(output: Path) -> Slow:
-        slow = Slow(source, place / "whole", options, progress)
-        slow.output = output
-        return slow
-
-    source = read_data(place / "data", options)
-    progress = FitProgress(tmp_path / "logs", FitClock(tmp_path), False)
-    slow = made(tmp_path / "one")
-    slow._trained("generator", 40, slow._train, Allowance(250.0))
-    assert [steps for steps, _ in asked] == [40, 16]
-    assert slow.notes["generator"] == "16 of 40 steps"
-    asked.clear()
-    slow = made(tmp_path / "two")
-    monkeypatch.setattr(stages, "mean_load", lambda: load[0])
-    load = [4.0]
-    for _ in range(2):  # under the same load it is not measured again
-        with pytest.raises(stages.TimeIsUp, match="of 40 steps would fit") as refused:
-            slow._trained("generator", 40, slow._train, Allowance(95.0 if not asked else 40.0))
-        assert refused.value.seconds == 40.0
-        assert [steps for steps, _ in asked] == [40]
-    load[0] = 2.0
-    with pytest.raises(stages.TimeIsUp, match="of 40 steps would fit"):
-        slow._trained("generator", 40, slow._train, Allowance(95.0))
-    assert [steps for steps, _ in asked] == [40, 40]
-    seconds[0] = 0.0
-    still.clear()
-    slow._trained("dense", 4, slow._train, Allowance(250.0))
-    assert still == [240.0, 230.0, 220.0, 210.0, 200.0]
-
-
->>>>>>> 1ea3c0a8 (Data: one way from what a user gives to the splits)
 def test_a_plan_says_what_there_would_be_and_writes_nothing(
     place: Path, options: FitOptions, tmp_path: Path
 ) -> None:
