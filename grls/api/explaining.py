@@ -94,9 +94,19 @@ class ExplainedQuery(Sequence[ExplainedPassage]):
         return self.passages[index]
 
     def __str__(self) -> str:
-        return "\n\n".join(map(str, self.passages))
+        parts = [part for passage in self.passages for part in passage.parts]
+        return parts_text([part for n, part in enumerate(parts) if not _is_repeated(n, parts)])
 
     __repr__ = __str__
+
+
+def _is_repeated(number: int, parts: Sequence[Part]) -> bool:
+    """Whether a part is a table with which a longer one begins, or the same one later."""
+    rows = parts[number].rows
+    return parts[number].kind == "table" and any(
+        other.rows[: len(rows)] == rows and (len(other.rows), n) > (len(rows), number)
+        for n, other in enumerate(parts)
+    )
 
 
 def explain_query(

@@ -248,11 +248,9 @@ def standing_parts(s: GoldStanding) -> list[Part]:
         lines += [("lacking", ", ".join(lacking))] if lacking and common else []
         parts.append(facts_part(*lines))
     if s.above:
-        rows = [("rank", "id", "score", "ahead", "passage")]
-        for hit in s.above:
-            ahead = _figure(hit.ahead, signed=True)
-            rows.append((str(hit.rank), hit.id, _figure(hit.score), ahead, shortened(hit.text, 70)))
-        parts.append(Part("table", tuple(rows), (1, 4)))
+        rows = [("rank", "id", "score", "passage")]
+        rows += [(str(hit.rank), hit.id, _figure(hit.score), shortened(hit.text, 70)) for hit in s.above]
+        parts.append(Part("table", tuple(rows), (1, 3)))
     return parts
 
 
@@ -287,9 +285,9 @@ def _why(s: GoldStanding) -> Part:
     return text_part(why_there(s), *([] if s.naming is None else [why_named(s.naming)]))
 
 
-def _figure(value: float | None, signed: bool = False) -> str:
+def _figure(value: float | None) -> str:
     """A dash for None."""
-    return "–" if value is None else f"{value:+.4g}" if signed else f"{value:.4g}"
+    return "–" if value is None else f"{value:.4g}"
 
 
 DEPTH = 100
@@ -308,7 +306,10 @@ def format_ranks(ranks: Sequence[int | None], depth: int) -> str:
     counts = rank_counts(ranks, depth)
     rows = {f"rank 1 to {int(top):,}" if top != "1" else "rank 1": n for top, n in counts["found_to"].items()}
     rows["not found"] = counts["not_found"]
-    lines = [f"{len(ranks):,} gold passages, {depth:,} passages ranked for each query"]
+    lines = [
+        f"{len(ranks):,} gold passages, {depth:,} passages ranked for each query; shares are of all gold "
+        "passages, while recall is a mean over queries"
+    ]
     return "\n".join([*lines, *(f"  {name:<16}{n:>7,}  {n / len(ranks):.1%}" for name, n in rows.items())])
 
 

@@ -412,7 +412,9 @@ class SearchCall(Filtered):
 class HopsCall(SearchCall, HopsBody):
     """Find a chain of passages for a question that needs several: each hop is found from those before.
 
-    With steps ranked the result is a ranking by the probability that a chain holds a passage.
+    Where hops are ranked, by `steps` or by the folder (`retrievers` tells), the result is the ranking of
+    search, without hops: passages by the probability that a chain holds them. There `steps` fixed gives a
+    chain.
     """
 
     k: int = Field(5, ge=1, description="Largest number of passages of a ranking; a chain is shown whole.")

@@ -58,8 +58,9 @@ def instructions(names: Iterable[str]) -> str:
     """What a client tells its language model of the tools."""
     return (
         f"Retrieval from a corpus. Retrievers: {', '.join(names)}. search finds passages for a query, hops a "
-        "chain of passages for a question that needs several. Both show parts of texts: fetch shows a "
-        "whole passage by its id. retrievers lists what can be searched, and the fields that `where` filters."
+        "chain of passages for a question that needs several (a ranking where a retriever's hops are "
+        "ranked). Both show parts of texts: fetch shows a whole passage by its id. retrievers lists what can "
+        "be searched, and the fields that `where` filters."
     )
 
 
