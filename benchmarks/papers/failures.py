@@ -6,7 +6,7 @@ An answer is wrong if it does not match exactly. Its failure is the first that h
 
 =========== ==========================================================================================
 index       a gold passage has no key, or no key of the gold passages holds an accepted answer and stands
-            alone (begins with no pronoun); a title or header stands for its passages: these have to hold it
+            alone (begins with no pronoun); a title stands for its passages: these have to hold it
 search      not every gold passage was quoted, or no quote holds an accepted answer
 attribution both were, and the answer is another one
 =========== ==========================================================================================
@@ -24,7 +24,7 @@ from typing import Any, get_args
 
 from jsonargparse import auto_cli
 
-from grls.answer.riches.keys import SHARED, key_texts
+from grls.answer.riches.keys import key_texts
 from grls.answer.riches.options import KeyKind
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
@@ -68,7 +68,7 @@ def judge_answers(answers: str, data: str | None, propositions: str | None) -> d
     for text, number in key_texts(corpus, kind, propositions):
         if number in numbers:
             keys.setdefault(numbers[number], []).append(text)
-    found = corpus.passages(list(numbers)) if kind in SHARED else []
+    found = corpus.passages(list(numbers)) if kind == "title" else []
     texts = {passage.id: passage.titled for passage in found}
     judged = {}
     for query in (query for query in queries if query.id in golds):
@@ -82,7 +82,7 @@ def judge_answers(answers: str, data: str | None, propositions: str | None) -> d
         )
         quotes = [quote for quote in written.evidence if quote.closed]
         quoted = {passage for quote in quotes for passage in quote.passages}
-        answer_is_quoted = needs_no_text or kind in SHARED
+        answer_is_quoted = needs_no_text or kind == "title"
         answer_is_quoted |= any(contains_answer(quote.text, query.answers) for quote in quotes)
         judged[query.id] = "attribution"
         if answer_f1(written.answer, query.answers)["exact_match"] == 1:

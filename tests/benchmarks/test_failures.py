@@ -61,7 +61,7 @@ def test_wrong_answers_fail_by_index_search_or_attribution(tmp_path: Path, capsy
 @pytest.mark.parametrize(
     ("keys", "quote", "failure"),
     [
-        ("title", "It", "attribution"), ("header", "It", "attribution"), ("title", None, "search"),
+        ("title", "It", "attribution"), ("title", None, "search"),
         ("title", "", "index"), (None, "It: A goose is here.", "attribution"),
     ],
 )  # fmt: skip

@@ -147,7 +147,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [{"query_id": name, "answer": "yes", "ended": True, "quotes": [quote]} for name in ("q0", "q1")]
     write_answers(place / "answers.jsonl", lines)
     example = {"prefix": "the", "passages": ["r0", "r1"], "scores": [0.5, -1.0]}
-    write_answers(place / "examples.jsonl", [{"settings": {"prefix_tokens": 3}}, example])
+    write_answers(place / "examples.jsonl", [{"settings": {"every": 3}}, example])
     options = "model:\n  class_path: a.B\n  init_args: {lr: 1e-3, n: 2}\ndata: &d\n  split: dev\nmore: *d\n"
     (place / "options.yaml").write_text(options)
     write_records(place)

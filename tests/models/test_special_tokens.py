@@ -66,7 +66,7 @@ def classifier() -> BertForSequenceClassification:
 def test_rerankers_and_judges_read_no_special_token_from_a_text(tmp_path: Path) -> None:
     model, tokenizer, seen = classifier(), unigram(), []
     model.register_forward_pre_hook(lambda _, args, kwargs: seen.extend(rows(kwargs)), with_kwargs=True)
-    reranker = Reranker(model, tokenizer, 8, 24)
+    reranker = Reranker(model, tokenizer, 24)
     found = reranker.scores([FORGED, "fox"], [FORGED, "dog"])
     assert found == pytest.approx(reranker.scores([PLAIN, "fox"], [PLAIN, "dog"]), abs=1e-6)
     ClassifyingJudge(model, tokenizer, 4, 40, 0).entails([FORGED], [FORGED])

@@ -16,6 +16,9 @@ RerankBy = Literal["none", "zero-shot", "trained", "oracle"]
 class WindowOptions:
     """The strides of a text, and the documents and tokens that a language model reads before each.
 
+    Every input begins with the tokens that the tokenizer puts before a text. They count in the window, and
+    the first token of a text is then predicted as well.
+
     Args:
         stride: Tokens predicted between two retrievals, s.
         query_tokens: Tokens before a stride that form the query, l.
@@ -25,8 +28,6 @@ class WindowOptions:
         cut: If the window is full, cut the text before a stride at multiples of this number of tokens. 1 as
             in the paper (section 3.1; ``configs/paper/ralm.yaml``): as much text as fits. With c > 1 a stride
             sees up to c - 1 tokens less, and strides with the same document share its computation.
-        bos: Begin every input with the tokens that the tokenizer puts before a text, as ``tokenizer(text)``
-            does. They count in the window, and the first token of a text is then predicted as well.
     """
 
     stride: Count = 4
@@ -35,7 +36,6 @@ class WindowOptions:
     document_tokens: Count = 256
     window: Count = 1024
     cut: Count = 64
-    bos: bool = True
 
     def __post_init__(self) -> None:
         self.refuse_small()
@@ -103,12 +103,10 @@ class ExampleOptions:
     Args:
         candidates: Documents of an example, each scored by the likelihood of the stride behind it.
         every: Take one stride out of this many.
-        prefix_tokens: Tokens before a stride that the reranker will read.
     """
 
     candidates: _Several = 16
     every: Count = 1
-    prefix_tokens: Count = 64
 
 
 USUAL_RERANK = RerankOptions()

@@ -323,7 +323,7 @@ class InContextRalm:
 
     def __post_init__(self) -> None:
         options = self.options
-        begin = wrapping(self.tokenizer)[0] if options.bos else []
+        begin = wrapping(self.tokenizer)[0]
         options.refuse_small(len(begin))
         refuse_long_window(self.model, options.window, "the model")
         self.scorer = TextScorer(self.model, self.document, options, begin)

@@ -37,6 +37,8 @@ from grls.models.load.opening import (
 from grls.models.precision import move, refuse_nan_logits
 from grls.models.special_tokens import padded
 
+PREFIX = 64
+"""Tokens of a text before a stride that a reranker reads, in tokens of the language model."""
 _BATCH = 64
 
 
@@ -60,7 +62,6 @@ class Reranker:
 
     Args:
         model: A transformers sequence classification model with one label.
-        prefix_tokens: Length of the prefix, in tokens of the language model.
         max_tokens: Most tokens of prefix and document together, in tokens of the encoder; the document is
             cut.
         evidence_words: Of a cross-encoder for hops, whose prefixes are queries with the passages found: words
@@ -70,7 +71,6 @@ class Reranker:
 
     model: Any
     tokenizer: Any
-    prefix_tokens: int = 64
     max_tokens: int = 256
     evidence_words: int | None = None
 
@@ -88,7 +88,6 @@ class Reranker:
     def load(
         cls,
         name: str,
-        prefix_tokens: int = 64,
         max_tokens: int = 256,
         device: str = "auto",
         trained: bool = False,
@@ -96,7 +95,7 @@ class Reranker:
     ) -> Reranker:
         """Load a trained reranker, or an encoder to train (folder or hub name).
 
-        A trained reranker stores the lengths. ``trained``: the model must have a head; otherwise a
+        A trained reranker stores ``max_tokens``. ``trained``: the model must have a head; otherwise a
         missing one gets random weights.
         """
         source = packaged_encoder(name)
@@ -124,15 +123,12 @@ class Reranker:
         if evidence_words is not None:
             stored = {}  # a reranker that is trained further
         move(model, device, "float32")
-        return cls(
-            model, tokenizer, stored.get("prefix_tokens", prefix_tokens),
-            stored.get("max_tokens", max_tokens), evidence_words,
-        )  # fmt: skip
+        return cls(model, tokenizer, stored.get("max_tokens", max_tokens), evidence_words)
 
     def save(self, folder: str | Path) -> None:
-        settings = {"prefix_tokens": self.prefix_tokens, "max_tokens": self.max_tokens}
+        settings = {"max_tokens": self.max_tokens}
         if self.evidence_words is not None:
-            settings = {"max_tokens": self.max_tokens, "evidence_words": self.evidence_words}
+            settings["evidence_words"] = self.evidence_words
             self.tokenizer.model_max_length = self.max_tokens  # the length that a cross-encoder reads
         setattr(self.model.config, TRAINED, settings)
         write_network(self.model, folder)
@@ -179,7 +175,7 @@ class Trained:
     def scores(
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
     ) -> list[np.ndarray]:
-        prefixes = prefixes_of(self.tokenizer, text, strides, self.reranker.prefix_tokens)
+        prefixes = prefixes_of(self.tokenizer, text, strides)
         texts = document_texts(self.corpus, sorted({number for numbers in candidates for number in numbers}))
         values = self.reranker.scores(
             [prefix for prefix, numbers in zip(prefixes, candidates, strict=True) for _ in numbers],
@@ -188,8 +184,8 @@ class Trained:
         return split_by(candidates, values)
 
 
-def prefixes_of(tokenizer: Any, text: Sequence[int], strides: Sequence[Stride], tokens: int) -> list[str]:
-    prefixes: list[str] = tokenizer.batch_decode([list(text[stride.asks(tokens)]) for stride in strides])
+def prefixes_of(tokenizer: Any, text: Sequence[int], strides: Sequence[Stride]) -> list[str]:
+    prefixes: list[str] = tokenizer.batch_decode([list(text[stride.asks(PREFIX)]) for stride in strides])
     return prefixes
 
 

@@ -228,14 +228,14 @@ def collect_examples(task: RalmTask, options: ExampleOptions) -> None:
     An example has as many candidates as the reader takes; it is empty if nothing was retrieved.
     """
     reader, texts, settings, output = task
-    recorded = {"rerank": "none", "every": options.every, "prefix_tokens": options.prefix_tokens}
+    recorded = {"rerank": "none", "every": options.every}
 
     def collected(group: Sequence[Place], _: Callable[[int], object]) -> list[Record]:
         records = []
         for text, block in _by_text(group):
             candidates = reader.candidates_for(text.tokens, block)
             scores = Likelihood(reader.scorer).scores(text.tokens, block, candidates)
-            prefixes = prefixes_of(reader.tokenizer, text.tokens, block, options.prefix_tokens)
+            prefixes = prefixes_of(reader.tokenizer, text.tokens, block)
             for prefix, numbers, values in zip(prefixes, candidates, scores, strict=True):
                 example = RerankExample("", (), ())
                 if numbers:

@@ -19,7 +19,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from grls.answer.kept import answer_questions
 from grls.answer.prompts import ANSWER
-from grls.answer.riches.keys import SHARED, Keys, build_keys, letters
+from grls.answer.riches.keys import Keys, build_keys
 from grls.answer.riches.options import USUAL_PROMPT, KeyOptions, PromptOptions
 from grls.answer.riches.prompts import prompted, split_answer
 from grls.answer.writer import Questions, common, model_settings, room_of, too_long
@@ -45,10 +45,6 @@ from grls.runs.portions import RunInfo
 log = logging.getLogger(__name__)
 
 
-_CHECKED = 10
-"""Most passages of a quoted key to check: a title may stand for thousands."""
-
-
 _ENGLISH = Analyzer("en")
 
 
@@ -59,8 +55,8 @@ _DIGITS = 9
 def by_similarity(texts: Sequence[str], query: str, analyzer: Analyzer = _ENGLISH) -> list[int]:
     """The order of texts by the cosine of their TF-IDF vectors with that of a query, best first.
 
-    A title names an article and a header a section of it, so one key stands for several passages; TF-IDF
-    ranks them, as in arXiv 2407.00361 ("retrieval keys"). Weights are those of scikit-learn's
+    A title names an article, so one key stands for several passages; TF-IDF ranks them, as in arXiv
+    2407.00361 ("retrieval keys"). Weights are those of scikit-learn's
     ``TfidfVectorizer`` with ``sublinear_tf``: ``(1 + ln tf) * (1 + ln((1 + n) / (1 + df)))`` over the n
     texts alone, of words as an :class:`grls.data.words.Analyzer` splits them, without function words
     (scikit-learn's list of these has "fire" and "mill"). Equally similar texts keep their order.
@@ -89,7 +85,7 @@ class Riches:
 
     def __post_init__(self) -> None:
         origin = self.keys.origin
-        self._analyzer = Analyzer.guessed(self.corpus) if origin.kind in SHARED else Analyzer("en")
+        self._analyzer = Analyzer.guessed(self.corpus) if origin.kind == "title" else Analyzer("en")
         belongs = (
             ("tokenizer", origin.tokenizer, tokenizer_fingerprint(self.tokenizer)),
             ("corpus", origin.corpus, self.corpus.fingerprint),
@@ -105,9 +101,8 @@ class Riches:
     ) -> list[Written]:
         """Answer queries.
 
-        A query has no answer if it is too long for the model, or if a quote is not in the key that it
-        names (a stored index of other texts): an error is logged. ``decided`` is called with the number
-        of queries answered since, while no thread waits for the model: it may use the model.
+        A query that is too long for the model has no answer; an error is logged. ``decided`` is called with
+        the number of queries answered since, while no thread waits for the model: it may use the model.
         """
         causal = not self.model.config.is_encoder_decoder
         ask = partial(prompted, self.prompt, self.tokenizer, causal=causal)
@@ -131,13 +126,7 @@ class Riches:
             ends = end_tokens(self.model, self.tokenizer)
             writer = Interleaver(trees, self.keys.index, self.markers, ends, self.options, self._stops)
             for index, outputs in zip(answerable, writer.write(rows, 1, decided), strict=True):
-                query, output = queries[index], outputs[0]
-                fault = self._invented(output)
-                if not fault:
-                    written[index] = self._read(output, query.text)
-                    continue
-                log.error("query %r has no answer: %s. Make the keys again (build_keys).", query.id, fault)
-                written[index] = Written("", False, score=output.score, failed=fault)
+                written[index] = self._read(outputs[0], queries[index].text)
         several = sum(q.held > len(q.keys) for answer in written.values() for q in answer.quotes)
         if several:
             quotes = counted(several, "quote is", "quotes are")
@@ -175,7 +164,7 @@ class Riches:
             if not span.closed:  # the length limit may have come within a character
                 quoted = quoted.rstrip("\ufffd")
             numbers = sorted({p for key in span.keys for p in self.keys.passages[key]})
-            if self.keys.origin.kind in SHARED:
+            if self.keys.origin.kind == "title":
                 texts = [passage.text for passage in self.corpus.passages(numbers)]
                 numbers = [numbers[row] for row in by_similarity(texts, before, self._analyzer)]
             keys = tuple(self.keys.texts[key] for key in span.keys)
@@ -200,27 +189,6 @@ class Riches:
         found = dict.fromkeys(passage for quote in quotes for passage in quote.passages)
         ranking = tuple(Hit(passage, float(-rank)) for rank, passage in enumerate(found, 1))
         return Written(answer, output.ended, tuple(pieces), tuple(quotes), ranking, output.score)
-
-    def _invented(self, output: Interlaced) -> str:
-        """What says that a quote is not in the keys it names, as tokens and as text; empty if all are.
-
-        A key made from passages must be part of each of them, except for white space. An invented quote
-        is a fault of the decoder or of a stored index.
-        """
-        of_passages = self.keys.origin.kind in ("sentence", "paragraph", "titled", "title")
-        for span in output.spans:
-            quoted = list(output.tokens[span.first : span.last])
-            written = letters(self.tokenizer.decode(quoted))
-            for key in span.keys:
-                tokens, text = self.keys.index.tokens(key).tolist(), self.keys.texts[key]
-                stands = any(tokens[a : a + len(quoted)] == quoted for a in range(len(tokens)))
-                if not stands or written not in letters(text):  # tokenizers may lose case, accents, signs
-                    return f"a quote is not in the key it names: {text!r}"
-                numbers = self.keys.passages[key][:_CHECKED]
-                for passage in self.corpus.passages(numbers) if of_passages else ():
-                    if text not in " ".join(f"{passage.title}: {passage.text}".split()):
-                        return f"the key {text!r} is not in its passage {passage.id!r}"
-        return ""
 
 
 def _thought(text: str) -> list[Piece]:
@@ -249,7 +217,7 @@ def run_riches(
     }  # fmt: skip
     settings = {
         **model_settings(model, loaded, tokenizer), **questions.fingerprints,
-        "metadata": corpus.metadata_fingerprint, "markers": list(prompt.markers),
+        "markers": list(prompt.markers),
         "propositions": None if keys.propositions is None else sha256(keys.propositions),
         "max_key_tokens": search.max_key_tokens, "mode": search.mode, **options,
     }  # fmt: skip

@@ -1,16 +1,14 @@
 """The keys of a corpus: the texts that a model may quote, and the passages that they stand for.
 
 Kinds of key (arXiv 2407.00361, "retrieval keys"): the whole paragraph with or without its title, its
-sentences, its title, its title with the header of its section (``metadata.section``), or propositions
-(:mod:`grls.answer.riches.propositions`): short statements of one fact each, read from a file.
+sentences, its title, or propositions (:mod:`grls.answer.riches.propositions`): short statements of one fact
+each, read from a file.
 
 Legend: N keys, B bytes of their texts, M passages of all keys together.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,9 +39,6 @@ from grls.io.seal import seal
 log = logging.getLogger(__name__)
 
 
-SHARED = ("title", "header")
-"""Kinds whose keys stand for many passages each; :mod:`grls.answer.riches.answerer` ranks these."""
-
 FORMAT = 2
 KEYS_MANIFEST = "keys.json"
 _INDEX = "index"
@@ -62,7 +57,7 @@ class KeyOrigin(NamedTuple):
         anywhere: Whether a quote may begin anywhere in a key.
         markers: The texts that open and close a quote; no key holds them.
         tokenizer: Fingerprint of the tokenizer; ``corpus``: of the corpus.
-        source: Fingerprint of the file of propositions, or of the sections of the passages.
+        source: Fingerprint of the file of propositions.
     """
 
     kind: str
@@ -150,7 +145,7 @@ class Keys:
                 continue
             difference = f"with {name} {stored[name]!r}, expected {expected!r}"
             if name == "source":
-                difference = "from other propositions or sections than those given"
+                difference = "from other propositions than those given"
             elif name in ("tokenizer", "corpus"):
                 difference = f"with another {name} than this one"
             raise MismatchError(f"{path}: these keys were made {difference}; {_REMEDY}.")
@@ -255,26 +250,9 @@ def _origin(corpus: Corpus, tokenizer: Any, options: KeyOptions, markers: tuple[
         if not Path(propositions).is_file():
             raise DataError("no such file; `grls prepare propositions` writes one.", propositions)
         source = sha256(propositions)
-    elif kind == "header":
-        digest = hashlib.sha256()
-        for section in _sections(corpus):
-            digest.update(json.dumps(section).encode())
-        source = digest.hexdigest()
     fingerprint = tokenizer_fingerprint(tokenizer)
     pair = markers[0], markers[1]
     return KeyOrigin(kind, options.anywhere, pair, fingerprint, corpus.fingerprint, source)
-
-
-def _sections(corpus: Corpus) -> Iterator[str]:
-    """The header of each passage's section, which must be a text; empty if the metadata name none."""
-    for number, metadata in enumerate(corpus.metadata()):
-        section = metadata.get("section") or ""
-        if not isinstance(section, str):
-            raise DataError(
-                f"metadata.section of the passage {corpus.ids([number])[0]!r} is {section!r}, no text.",
-                corpus.source,
-            )
-        yield section
 
 
 def key_texts(
@@ -283,12 +261,6 @@ def key_texts(
     """The text of each key with the number of its passage; a text may come again, of other passages."""
     if propositions is not None:
         yield from _propositions(corpus, Path(propositions))
-        return
-    if kind == "header":
-        for number, (passage, section) in enumerate(zip(corpus, _sections(corpus), strict=True)):
-            text = ": ".join(part for part in (passage.title.strip(), section.strip()) if part)
-            if text:
-                yield " ".join(text.split()), number
         return
     for number, passage in enumerate(corpus):
         text = passage.titled if kind == "titled" else passage.text

@@ -8,7 +8,7 @@ from grls.io.arguments import Count, options
 from grls.models.option_names import Device
 
 Thoughts = Literal["shared", "title", "none"]
-KeyKind = Literal["sentence", "paragraph", "titled", "title", "header", "proposition"]
+KeyKind = Literal["sentence", "paragraph", "titled", "title", "proposition"]
 PromptKind = Literal["single", "multi", "none"]
 
 
@@ -17,9 +17,8 @@ class KeyOptions:
     """The keys: texts that may be quoted.
 
     Args:
-        kind: Kind of key: sentence, paragraph, titled (paragraph with its title), title, header (title and
-            section header, from metadata.section), or proposition. Passages under one title or header are
-            ranked by TF-IDF.
+        kind: Kind of key: sentence, paragraph, titled (paragraph with its title), title, or proposition.
+            Passages under one title are ranked by TF-IDF.
         anywhere: A quote may begin anywhere in a key.
         propositions: For the kind proposition: JSONL with `passage` (its id) and `text`.
         folder: Folder of the keys and their index: read if it holds them, else written.

@@ -23,9 +23,6 @@ with needing("train", "training a reranker"):
     from grls.train.core.processes import only_training
     from grls.train.reranker.module import RerankerModule, RerankHops, WrittenExamples
 
-PREFIX = 64
-"""Tokens before a stride, where the examples do not record it."""
-
 
 def run_reranker(training: RerankerTraining) -> TrainingResult:
     """Train the reranker of In-Context RALM, or a cross-encoder for the hops of a data set."""
@@ -35,14 +32,14 @@ def run_reranker(training: RerankerTraining) -> TrainingResult:
         resumed = begin(record, output, training.resume, options.strategy)
         corpus = Corpus.read(training.data)
         data = EncoderData(training.data, options)
-        prefix_tokens, evidence_words = PREFIX, None
+        evidence_words = None
         if training.train is None and training.dev is None:
             evidence_words = training.hops.evidence_words
             read_hops(data, training, corpus)
         else:
-            prefix_tokens = read_files(data, training, corpus)
+            read_files(data, training, corpus)
         torch.manual_seed(options.seed)  # for the new head of an encoder without one
-        reading = prefix_tokens, training.max_tokens, training.device
+        reading = training.max_tokens, training.device
         reranker = Reranker.load(training.encoder, *reading, evidence_words=evidence_words)
         data.fingerprints["the corpus"] = corpus.fingerprint
         data.fingerprints["the tokenizer of the encoder"] = tokenizer_fingerprint(reranker.tokenizer)
@@ -70,8 +67,8 @@ def fit_reranker(
     )
 
 
-def read_files(data: EncoderData, training: RerankerTraining, corpus: Corpus) -> int:
-    """Read the examples of files; returns the tokens of a prefix."""
+def read_files(data: EncoderData, training: RerankerTraining, corpus: Corpus) -> None:
+    """Read the examples of files."""
     train, dev = training.train, training.dev
     if train is None or dev is None:
         raise ConfigError(
@@ -83,7 +80,6 @@ def read_files(data: EncoderData, training: RerankerTraining, corpus: Corpus) ->
             f"{Option('hops')} is for the hops of {Option('data')}: leave it out, or leave "
             f"{Option('train')} and {Option('dev')} out."
         )
-    lengths: dict[str, int] = {}
     for option, file in (("train", train), ("dev", dev)):
         stated = example_settings(file)
         if stated.get("corpus", corpus.fingerprint) != corpus.fingerprint:
@@ -92,18 +88,10 @@ def read_files(data: EncoderData, training: RerankerTraining, corpus: Corpus) ->
                 f"{Option('data', training.data)}: set {Option('data')} to that corpus, or collect them "
                 "again (`grls ralm examples`)."
             )
-        if "prefix_tokens" in stated:
-            lengths[option] = int(stated["prefix_tokens"])
         data.fingerprints[f"the file of {option} examples"] = sha256(file)
-    if len(set(lengths.values())) > 1:
-        raise MismatchError(
-            f"prefixes have {lengths['train']} tokens in {Option('train')} and {lengths['dev']} in "
-            f"{Option('dev')}: collect both with the same {Option('examples.prefix_tokens')}."
-        )
     data.train_examples, data.dev_examples = (
         WrittenExamples(read_examples(file, corpus)) for file in (train, dev)
     )
-    return next(iter(lengths.values()), PREFIX)
 
 
 def read_hops(data: EncoderData, training: RerankerTraining, corpus: Corpus) -> None:

@@ -29,6 +29,7 @@ from grls.answer.ralm.reader import (
     perplexity,
     strides,
 )
+from grls.answer.ralm.reranker import PREFIX
 from grls.answer.ralm.task import RalmTask, TokenizedText, collect_examples
 from grls.answer.writer import room_of
 from grls.data.corpus import Corpus
@@ -122,9 +123,6 @@ def test_a_text_alone_is_scored_as_its_tokenizer_gives_it() -> None:
     rows = scored(made, text)
     assert sum(row.tokens for row in rows) == 80
     assert -sum(row.log_probability for row in rows) / 80 == pytest.approx(loss, abs=1e-4)
-    without = scored(reader(begun=True, documents=0, bos=False), text)
-    assert sum(row.tokens for row in without) == 79
-    assert without[0].log_probability == pytest.approx(plain([], [], text[:4], BEGUN_MODEL), abs=1e-4)
 
 
 def test_every_window_begins_with_the_tokenizers_token_and_counts_it() -> None:
@@ -185,9 +183,9 @@ def test_the_oracle_is_never_worse() -> None:
 
 def test_examples_hold_the_likelihood_of_the_stride_behind_each_candidate(tmp_path: Path) -> None:
     made = reader(None, 3, stride=4)
-    text = made.tokens(TEXT)[:60]
+    text = made.tokens(TEXT)[: PREFIX + 20]
     run = RalmTask(made, [TokenizedText("t", 0, text)], {}, str(tmp_path / "x"))
-    options = ExampleOptions(every=2, prefix_tokens=10)
+    options = ExampleOptions(every=2)
     collect_examples(run, options)
     file = tmp_path / "x.examples.jsonl"
     lines = file.read_text().splitlines(keepends=True)
@@ -195,7 +193,7 @@ def test_examples_hold_the_likelihood_of_the_stride_behind_each_candidate(tmp_pa
     places = [some.first for some in strides(len(text), made.options)][1::2]
     assert len(blocks) == len(places)
     for example, first in zip(blocks, places, strict=True):
-        assert example["prefix"] == TOKENIZER.decode(text[max(0, first - 10) : first])
+        assert example["prefix"] == TOKENIZER.decode(text[max(0, first - PREFIX) : first])
         for name, score in zip(example["passages"], example["scores"], strict=True):
             number = CORPUS.numbers([name])[0]
             assert number is not None

@@ -29,12 +29,12 @@ def test_the_loss_is_the_likelihood_under_the_reranker() -> None:
 
 def test_training_learns_which_document_helps(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 32, "cpu")
     trained = fitted(encoder, 12, 4, tmp_path / "out", EncoderOptions(25, 4, 3e-3))
     assert trained.best is not None
     assert trained.best < 1.5  # 1 is the best that can be had, by chance it is about 2.4
     again = Reranker.load(str(tmp_path / "out" / "model"), device="cpu")
-    assert (again.prefix_tokens, again.max_tokens) == (8, 32)
+    assert again.max_tokens == 32
     prefixes = ["is the lynx calm"] * 4
     texts = [p.text for p in ANIMALS]
     assert int(again.scores(prefixes, texts).argmax()) == 1
@@ -44,7 +44,7 @@ def test_training_learns_which_document_helps(tmp_path: Path) -> None:
 
 
 def test_a_long_prefix_leaves_half_the_room_to_the_document(tmp_path: Path) -> None:
-    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 12, "cpu")
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 12, "cpu")
     prefix = "the otter is calm " * 9
     one, other = encoder.scores([prefix] * 2, ["lynx is quick", "heron is quick"])
     assert one != other
@@ -53,13 +53,13 @@ def test_a_long_prefix_leaves_half_the_room_to_the_document(tmp_path: Path) -> N
 
 def test_each_candidate_is_scored_behind_the_prefix_of_its_stride(tmp_path: Path) -> None:
     corpus = Corpus.from_passages(PASSAGES)
-    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 4, 32, "cpu")
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 32, "cpu")
     tokenizer = byte_tokenizer()
     text = tokenizer(TEXT)["input_ids"]
     some = [Stride(8, 12), Stride(20, 24)]
     found = Trained(encoder, tokenizer, corpus).scores(text, some, [[0, 2, 3], [1, 0]])
     for stride, own, values in zip(some, [[0, 2, 3], [1, 0]], found, strict=True):
-        prefix = tokenizer.decode(text[stride.first - 4 : stride.first])
+        prefix = tokenizer.decode(text[: stride.first])
         texts = [f"{corpus[n].title} {corpus[n].text}".strip() for n in own]
         assert values == pytest.approx(encoder.scores([prefix] * len(own), texts), abs=1e-6)
 
@@ -120,11 +120,10 @@ def test_the_commands_from_examples_to_a_lower_perplexity(folder: Path, capsys: 
 
 @pytest.fixture(scope="module")
 def collected(folder: Path) -> Path:
-    """Examples with prefixes of 9 tokens."""
-    more = ("--retriever", "bm25", "--examples.candidates", "3", "--examples.prefix_tokens", "9")
-    assert main(options(folder, "nine", *more, job=("examples",))) == 0
+    more = ("--retriever", "bm25", "--examples.candidates", "3")
+    assert main(options(folder, "collected", *more, job=("examples",))) == 0
     tiny_bert(folder / "small-bert")
-    return folder / "nine.examples.jsonl"
+    return folder / "collected.examples.jsonl"
 
 
 def training(folder: Path, made: Path, output: Path, *more: str) -> list[str]:
@@ -133,17 +132,6 @@ def training(folder: Path, made: Path, output: Path, *more: str) -> list[str]:
         "--output", str(output), "--encoder", str(folder / "small-bert"), "--max_tokens", "32",
         "--fit.epochs", "1", "--device", "cpu", *more,
     ]  # fmt: skip
-
-
-def test_a_reranker_reads_prefixes_as_long_as_its_examples(
-    folder: Path, collected: Path, tmp_path: Path, capsys: Capsys
-) -> None:
-    longer = tmp_path / "longer.jsonl"
-    longer.write_text(collected.read_text().replace('"prefix_tokens": 9', '"prefix_tokens": 8', 1))
-    assert main(training(folder, collected, tmp_path / "other", "--dev", str(longer))) == 1
-    assert "prefixes have 9 tokens in --train and 8 in --dev" in capsys.readouterr().err
-    assert main(training(folder, collected, tmp_path / "same")) == 0
-    assert Reranker.load(str(tmp_path / "same" / "model"), device="cpu").prefix_tokens == 9
 
 
 def test_a_reranker_is_trained_on_the_corpus_of_its_examples(

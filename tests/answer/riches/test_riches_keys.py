@@ -100,25 +100,6 @@ def test_propositions(corpus: Corpus, tokenizer: Any, tmp_path: Path, caplog: Ca
     )
 
 
-def test_headers_are_titles_with_their_sections(data: Path, tokenizer: Any) -> None:
-    file = data / "corpus.jsonl"
-    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    sections = [{"section": " It burned "}, {}, {"section": "Nobody"}]
-    told = [{**line, "metadata": some} for line, some in zip(lines, sections, strict=True)]
-    again = [{**told[0], "_id": "d"}, {**told[1], "_id": "e", "metadata": {"section": None}}]
-    last = {"_id": "f", "text": "Nobody knows"}
-    file.write_text("".join(json.dumps(line) + "\n" for line in [*told, *again, last]), encoding="utf-8")
-    keys = build_keys(Corpus.read(data), tokenizer, KeyOptions("header"))
-    assert keys.texts == ("Mill: It burned", "Barn", "Nobody")
-    assert keys.passages == ((0, 3), (1, 4), (2,))
-    told[1]["metadata"] = {"section": 7}
-    file.write_text("".join(json.dumps(line) + "\n" for line in told), encoding="utf-8")
-    with pytest.raises(DataError, match=r"metadata\.section of the passage 'b' is 7"):
-        build_keys(Corpus.read(data), tokenizer, KeyOptions("header"))
-    with pytest.raises(DataError, match="no header to quote"):
-        build_keys(Corpus.from_passages([Passage("x", "text")]), tokenizer, KeyOptions("header"))
-
-
 def stored(
     folder: str | Path, corpus: Corpus, tokenizer: Any, kind: Any = "sentence", markers: Any = ("«", "»"),
     **options: Any,
@@ -162,21 +143,13 @@ def test_what_does_not_fit_is_refused(corpus: Corpus, tokenizer: Any, tmp_path: 
     raises(MismatchError, "markers", stored, folder, corpus, tokenizer, markers=("[", "]"))
 
 
-def test_other_propositions_or_sections_are_refused(corpus: Corpus, tokenizer: Any, tmp_path: Path) -> None:
+def test_other_propositions_are_refused(corpus: Corpus, tokenizer: Any, tmp_path: Path) -> None:
     file = tmp_path / "p.jsonl"
     file.write_text('{"passage": "a", "text": "the mill"}\n')
     stored(tmp_path / "props", corpus, tokenizer, "proposition", propositions=str(file))
     file.write_text('{"passage": "b", "text": "the mill"}\n')
-    with pytest.raises(MismatchError, match="other propositions or sections"):
+    with pytest.raises(MismatchError, match="other propositions"):
         stored(tmp_path / "props", corpus, tokenizer, "proposition", propositions=str(file))
-    stored(tmp_path / "headers", corpus, tokenizer, "header")
-    lines = [json.loads(line) for line in (tmp_path / "data" / "corpus.jsonl").read_text().splitlines()]
-    lines[0]["metadata"] = {"section": "It"}
-    (tmp_path / "data" / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    changed = Corpus.read(tmp_path / "data")
-    assert changed.fingerprint == corpus.fingerprint
-    with pytest.raises(MismatchError, match="other propositions or sections"):
-        stored(tmp_path / "headers", changed, tokenizer, "header")
 
 
 def test_damage_is_noticed(corpus: Corpus, tokenizer: Any, tmp_path: Path) -> None:
