@@ -59,12 +59,15 @@ def lively_t5() -> Any:
 
 
 @pytest.mark.parametrize("make", [small_llama, small_gpt2, lively_t5])
-@pytest.mark.parametrize("batch", [1, 3])
-def test_a_batch_writes_what_each_prompt_gets_alone(make: Any, batch: int) -> None:
+@pytest.mark.parametrize(("batch", "head"), [(1, []), (3, []), (3, [8, 4, 5])])
+def test_a_batch_writes_what_each_prompt_gets_alone(make: Any, batch: int, head: list[int]) -> None:
+    """Also where all begin with a head, which a causal model reads once."""
     model, tokenizer = make(), words()
-    writer = TextWriter(model, tokenizer, 7, batch, stops=())
-    found = writer.write(PROMPTS)
-    expected = [alone(model, prompt, 7) for prompt in PROMPTS]
+    writer = TextWriter(model, tokenizer, 7, batch, stops=(), head=head)
+    prompts = [head + prompt for prompt in PROMPTS]
+    found = writer.write(prompts)
+    assert (writer._cache is not None) == (bool(head) and not model.config.is_encoder_decoder)
+    expected = [alone(model, prompt, 7) for prompt in prompts]
     assert [one.text for one in found] == [
         tokenizer.decode(row, skip_special_tokens=True).strip() for row in expected
     ]
@@ -72,7 +75,7 @@ def test_a_batch_writes_what_each_prompt_gets_alone(make: Any, batch: int) -> No
     assert [one.ended for one in found] == [row[-1] == END for row in expected]
     assert len({one.text for one in found}) > 1
     spent = writer.spent
-    assert (spent.prompts, spent.calls, spent.tokens_read) == (4, -(-4 // batch), 12)
+    assert (spent.prompts, spent.calls, spent.tokens_read) == (4, -(-4 // batch), sum(map(len, prompts)))
     assert spent.tokens_written == sum(map(len, expected))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from llama_small import writing_model
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from grls.answer.riches.keys import build_keys
 from grls.answer.riches.options import KeyOptions
@@ -52,16 +52,6 @@ def causal(tokenizer: Any) -> Any:
     return LlamaForCausalLM(config).eval()
 
 
-def seq2seq(tokenizer: Any) -> Any:
-    torch.manual_seed(0)
-    config = T5Config(
-        vocab_size=len(tokenizer), d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4,
-        decoder_start_token_id=tokenizer.pad_token_id, pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )  # fmt: skip
-    return T5ForConditionalGeneration(config).eval()
-
-
 CORPUS = Corpus.from_passages(PASSAGES)
 
 
@@ -71,24 +61,6 @@ def writer(
     prompt = prompt or PropositionPrompt(examples=not model.config.is_encoder_decoder)
     texts = TextWriter(model, tokenizer, length, 8, prompt.stops, prompt.repeats, prompt.head(tokenizer))
     return Propositionizer(texts, prompt, CORPUS, **more)
-
-
-@pytest.mark.parametrize("kind", [causal, seq2seq])
-def test_a_batch_writes_what_each_writes_alone(tokenizer: Any, kind: Any) -> None:
-    made = writer(kind(tokenizer), tokenizer, length=12)
-    rows = made.prompt.inputs(tokenizer, [PASSAGES[0], PASSAGES[1], PASSAGES[3]])
-    together = made.writer.write(rows)
-    assert (made.writer._cache is None) == (kind is seq2seq)
-    assert len({one.text for one in together}) > 1
-    for row, one in zip(rows, together, strict=True):
-        encoder = made.writer.model.config.is_encoder_decoder
-        read = row if encoder or row[-1] != tokenizer.eos_token_id else row[:-1]
-        alone = made.writer.model.generate(
-            input_ids=torch.tensor([read]), attention_mask=torch.ones(1, len(read), dtype=torch.long),
-            do_sample=False, max_new_tokens=12,
-        )  # fmt: skip
-        written = tokenizer.decode(alone[0, 0 if encoder else len(read) :], skip_special_tokens=True)
-        assert one.text == written.strip()
 
 
 def test_nothing_usable_gives_sentences_or_nothing(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
