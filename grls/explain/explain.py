@@ -102,7 +102,9 @@ class Explainer:
             for number in numbers[: len(gold)]:
                 judgement = judge(searches, number, done, self.widest)
                 score = None if searches.excluded(number) else searches.score(number)
-                path = _path(searches, number)
+                path: tuple[PathStep, ...] = ()
+                if not searches.excluded(number):
+                    path = follow(searches.trace, searches.forced([number])[0])
                 bar = float("-inf") if score is None else score.score
                 texts = [passage_or_done(generator, found) for found in returned]
                 columns = hits, texts, searches.scores(returned)
@@ -155,20 +157,6 @@ class Explainer:
                 )
         return explanations
 
-    def judge(
-        self, query: Query, gold: Sequence[str], evidence: Sequence[str] = ()
-    ) -> list[tuple[Judgement, int | None]]:
-        """The verdict of each passage, with the step (from 1) at which it left the beam, or None."""
-        numbers = passage_numbers(self.generator.corpus, [*gold, *evidence], self.generator.done)
-        with exclusive(self.generator.model):
-            searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
-            judged = []
-            for number in numbers[: len(gold)]:
-                left = [n for n, s in enumerate(_path(searches, number), 1) if s.fate in ("pruned", "beaten")]
-                judgement = judge(searches, number, self.generator.done, self.widest)
-                judged.append((judgement, left[0] if left else None))
-            return judged
-
     def _searches(self, query: Query, gold: Sequence[int], evidence: Sequence[int]) -> Searches:
         retriever = self.generator
         retriever.model.eval()
@@ -185,10 +173,6 @@ class Explainer:
 
     def _names(self, numbers: Sequence[int]) -> list[str]:
         return [passage_or_done(self.generator, number).id for number in numbers]
-
-
-def _path(searches: Searches, gold: int) -> tuple[PathStep, ...]:
-    return () if searches.excluded(gold) else follow(searches.trace, searches.forced([gold])[0])
 
 
 class Preferred(NamedTuple):

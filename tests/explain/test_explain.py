@@ -223,15 +223,6 @@ def test_a_cut_passage_says_so(data: Path) -> None:
     assert f"cut {whole - 5} tokens at its end" in why(e)
 
 
-def test_unknown_ids_and_counts_are_refused(data: Path) -> None:
-    retriever = build(data)
-    with pytest.raises(
-        DataError, match=r"passage id 'none' is not in the retriever's corpus \(12 passages\)"
-    ):
-        Explainer(retriever).explain(QUERIES[0], ["none"])
-    raises(DataError, "passage id 'none'", Explainer(retriever).explain, QUERIES[0], ["twin"], ["none"])
-
-
 def test_a_summary_counts_what_explain_says(data: Path) -> None:
     retriever = build(data, 1, beams=2)
     ids = [p.id for p in passages()]
