@@ -158,7 +158,7 @@ class Comparison:
         where = ("--output", f"{self.folder}/{output}")
         result = self.folder / output / "model"
         if output == "generator2":
-            seeds = ("--seed_everything", "1", "--data.seed", "1", "--model.seed", "1")
+            seeds = ("--seed_everything", "1")
             options = (*training(self.name, "retrieve"), *where, *seeds, *going_on(result / "config.json"))
             self.grls("train", *options, makes=result / "config.json")
         else:

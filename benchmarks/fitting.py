@@ -204,17 +204,18 @@ def fit_ours(recipe: Recipe, watch: Watch, meter: Meter, fast: Fast) -> None:
     """
     options: dict[str, Any] = {
         "optimizer": "adamw", "learning_rate": recipe.learning_rate, "schedule": "constant", "warmup": 0.0,
-        "loss": "allowed", "seed": recipe.seed, "generator": recipe.generator,
+        "loss": "allowed", "generator": recipe.generator,
     }  # fmt: skip
     if recipe.causal:
         options["freeze_embeddings"] = recipe.freeze_embeddings
-        module = Retrieve(ChainModelOptions(**options), together=True)
+        module = Retrieve(ChainModelOptions(**options), together=True, seed=recipe.seed)
     else:
-        module = Retrieve(RetrieveModelOptions(**options, freeze_encoder=recipe.freeze_encoder))
+        model = RetrieveModelOptions(**options, freeze_encoder=recipe.freeze_encoder)
+        module = Retrieve(model, seed=recipe.seed)
         _freeze(module.model, recipe)
     size = _queries(recipe) if recipe.causal else recipe.batch_size
     data = RetrieveData(
-        RetrieveDataOptions(data=recipe.data, batch_size=size, length_pool=fast.length_pool, seed=recipe.seed)
+        RetrieveDataOptions(data=recipe.data, batch_size=size, length_pool=fast.length_pool), recipe.seed
     )
     with tempfile.TemporaryDirectory() as folder:
         trainer = L.Trainer(

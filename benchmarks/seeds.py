@@ -124,8 +124,7 @@ class Repeat:
 
     def _train(self, stage: Stage, folder: Path, seed: int) -> None:
         options = training(self._set, stage.config)
-        for option in ("seed_everything", "data.seed", "model.seed"):
-            options += [f"--{option}", str(seed)]
+        options += ["--seed_everything", str(seed)]
         if self.precision is not None:
             options += ["--trainer.precision", self.precision]
         if stage.after is not None:

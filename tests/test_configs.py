@@ -62,9 +62,7 @@ QUICK = (
     "--trainer.max_epochs=1",
     "--trainer.check_val_every_n_epoch=1",
     "--trainer.limit_train_batches=2",
-    "--trainer.limit_val_batches=1",
     "--trainer.accelerator=cpu",
-    "--trainer.enable_progress_bar=false",
     "--data.dev_size=8",
 )
 TINY = ("d_model=32", "d_ff=64", "d_kv=8", "num_layers=1", "num_decoder_layers=1", "num_heads=4")

@@ -7,7 +7,7 @@ imports neither torch nor Lightning, so that ``--help`` is quick.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -57,11 +57,9 @@ class TrainerOptions:
         accumulate_grad_batches: Batches whose gradients are added up for one step.
         gradient_clip_val: Largest norm of the gradient; larger ones are scaled down to it; null: no limit.
         limit_train_batches: Batches of an epoch, as a number or (0.5) a share; null: all.
-        limit_val_batches: Batches of dev, as a number or a share; 0: dev is not measured; null: all.
         check_val_every_n_epoch: Epochs from one measurement on dev to the next; null: count batches alone.
         val_check_interval: Batches from one measurement on dev to the next, or a share of an epoch.
         log_every_n_steps: Steps between two logged losses.
-        enable_progress_bar: Show a bar in a terminal.
         callbacks: Callbacks of Lightning, or of yours (``module.Class``): class -> its arguments, such as
             {EMAWeightAveraging: {decay: 0.99}}.
         more: Further arguments of Lightning's trainer, such as {max_time: "00:08:00:00"}.
@@ -77,11 +75,9 @@ class TrainerOptions:
     accumulate_grad_batches: Count = 1
     gradient_clip_val: float | None = None
     limit_train_batches: int | float | None = None
-    limit_val_batches: int | float | None = None
     check_val_every_n_epoch: Count | None = 1
     val_check_interval: int | float | None = None
     log_every_n_steps: Count = 50
-    enable_progress_bar: bool = True
     callbacks: dict[str, dict[str, Any]] = field(default_factory=dict)
     more: dict[str, Any] = field(default_factory=dict)
 
@@ -99,12 +95,16 @@ class CheckpointOptions:
 
     Args:
         monitor: Measure on dev that chooses it, such as ``dev_recall``, ``dev_f1`` or ``dev_loss``; of equal
-            values that with the lower ``dev_loss``. null: the model is that of the last step.
-        mode: Whether the highest (``max``) or the lowest (``min``) value is best.
+            values that with the lower ``dev_loss``. The lowest loss or ``dev_unclosed`` is best, of other
+            measures the highest value. null: the model is that of the last step.
     """
 
     monitor: str | None = "dev_recall"
-    mode: Literal["min", "max"] = "max"
+
+    @property
+    def mode(self) -> str:
+        """Whether the lowest (``min``) or the highest (``max``) value is best."""
+        return "min" if str(self.monitor).endswith(("loss", "unclosed")) else "max"
 
 
 @options("last")
@@ -140,8 +140,6 @@ class ModelOptions:
             frozen in causal models, whose vocabulary is large, unless identifiers add rows to it.
         lora_rank: Rank of low-rank adapters beside every linear layer but the head. Only the adapters are
             trained, and merged into the saved model. 0: no adapters, all weights are trained.
-        seed: Seed of dropout, which is a function of (seed, batch number, rank): a resumed run repeats an
-            uninterrupted one; null: ``seed_everything``.
     """
 
     generator: GeneratorSpec
@@ -155,7 +153,6 @@ class ModelOptions:
     freeze_encoder: bool = False
     freeze_embeddings: bool | None = None
     lora_rank: NonNegativeInt = 0
-    seed: int | None = None
 
 
 @options("model", kw_only=True)
@@ -179,8 +176,7 @@ class Ranking:
             (cross-entropy over all candidates of a hop).
         beta: How strongly ``dpo`` and ``kto`` keep to the model before the first step.
         margin: By how much a right candidate is to be likelier than a wrong one (nats), of ``margin``.
-        right_weight: Weight of right candidates in ``kto``, lambda_D of its paper.
-        wrong_weight: Weight of wrong candidates in ``kto``, lambda_U.
+        right_weight: Weight of right candidates in ``kto``, lambda_D of its paper; that of wrong ones is 1.
         cross_entropy: Weight of the cross-entropy that is added. With 0, hops without a wrong candidate are
             not learned.
     """
@@ -189,7 +185,6 @@ class Ranking:
     beta: PositiveFloat = 0.1
     margin: PositiveFloat = 1.0
     right_weight: PositiveFloat = 1.0
-    wrong_weight: PositiveFloat = 1.0
     cross_entropy: NonNegativeFloat = 1.0
 
 
@@ -239,7 +234,6 @@ class DataOptions:
         length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch (more padding,
             more varied batches).
         workers: Processes that prepare batches; 0 prepares them in the training process.
-        seed: Seed of the order of examples and of all draws of an epoch; null: ``seed_everything``.
     """
 
     data: str
@@ -248,7 +242,6 @@ class DataOptions:
     dev_size: Count = 200
     length_pool: Count = 50
     workers: NonNegativeInt = 0
-    seed: int | None = None
 
 
 @options("data", kw_only=True)
@@ -324,7 +317,6 @@ class Mix:
         memorise: The model input for passages that are memorised along; null mixes none in.
         memorise_share: Share of passages to memorise among the examples of an epoch (0 to 1).
         size: Examples an epoch; null: as many as without a mix.
-        epochs: Number of epochs over which shares change from first to last; null: all epochs of the run.
     """
 
     pseudo: str | None = None
@@ -332,7 +324,6 @@ class Mix:
     memorise: PassageInput | None = None
     memorise_share: Share = 0.2
     size: Count | None = None
-    epochs: Count | None = None
 
 
 @options("data.prior")
@@ -342,27 +333,22 @@ class LearnBeside:
     Args:
         retrievers: Retriever folders of bi-encoders over the corpus, or ``bm25``.
         weights: A weight for each prior; null: 1.
-        temperatures: A temperature for each prior, by which its scores are divided; null: 0.05 for a
-            bi-encoder of unit vectors, 1 for other bi-encoders, 2 for BM25.
         done_share: Log-probability of DONE in priors that do not know DONE (nats).
         analyzer: How BM25 splits texts into words.
     """
 
     retrievers: list[str]
     weights: list[float] | None = None
-    temperatures: list[PositiveFloat] | None = None
     done_share: NegativeFloat = DONE_SHARE
     analyzer: Analyzer = USUAL
 
     def __post_init__(self) -> None:
         count = len(self.retrievers)
-        weights, temperatures = (
-            count if values is None else len(values) for values in (self.weights, self.temperatures)
-        )
-        if not count or (weights, temperatures) != (count, count):
+        weights = count if self.weights is None else len(self.weights)
+        if not count or weights != count:
             raise ConfigError(
-                f"{Option('data.prior')} needs retrievers, and one weight and one temperature for each of "
-                f"them (or null); got {count} retrievers, {weights} weights and {temperatures} temperatures."
+                f"{Option('data.prior')} needs retrievers, and one weight for each of them (or null); got "
+                f"{count} retrievers and {weights} weights."
             )
 
 
@@ -373,15 +359,10 @@ class WriteSpans:
     Args:
         words: Number of words of a span; unused beside ``identifiers``.
         drawn: Number of spans drawn for every hop, along which the loss is taken.
-        temperature: Temperature of the distribution over the spans of a passage (nats). Low: only spans with
-            words of the query; high: all spans alike.
-        evidence: Words of the evidence passages count as words of the query.
     """
 
     words: Count = 8
     drawn: Count = 4
-    temperature: PositiveFloat = 1.0
-    evidence: bool = True
 
 
 @options("data.rescore")
@@ -550,7 +531,6 @@ class QuoteOptions:
         mode: Score mode within quotes: ``renormalized`` over the allowed tokens, or ``full`` over the
             vocabulary.
         max_new_tokens: Longest answer in tokens.
-        batch_size: Queries answered together.
         limit: Largest number of dev queries to answer, of the ``data.dev_size`` first ones.
     """
 
@@ -558,7 +538,6 @@ class QuoteOptions:
     beam: Beam = "adaptive"
     mode: ScoreMode = "full"
     max_new_tokens: Count = 128
-    batch_size: Count = 16
     limit: Count = 100
 
 
@@ -596,7 +575,7 @@ class TrainingStage:
         output: Folder for everything that the run writes: ``model/`` (for the next stage), ``checkpoints/``
             (they hold pickles, so do not share them), and ``logs/`` with ``config.yaml``, all options.
         resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
-        seed_everything: Value of all seeds that are not set.
+        seed_everything: Seed of dropout, of new weights, of the order of examples and of all draws.
     """
 
     name: ClassVar[str]
@@ -608,12 +587,6 @@ class TrainingStage:
     output: str = "runs/train"
     resume: bool = False
     seed_everything: int = 0
-
-    def __post_init__(self) -> None:
-        for part in ("model", "data"):
-            options = getattr(self, part)
-            if options.seed is None:
-                object.__setattr__(self, part, replace(options, seed=self.seed_everything))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -678,7 +651,7 @@ class QueryStage(TrainingStage):
     name = "doc2query"
     model: WriterModelOptions
     data: QueryDataOptions
-    checkpoint: CheckpointOptions = field(default_factory=lambda: CheckpointOptions("dev_loss", "min"))
+    checkpoint: CheckpointOptions = field(default_factory=lambda: CheckpointOptions("dev_loss"))
 
 
 STAGES: dict[str, type[TrainingStage]] = {
@@ -788,7 +761,6 @@ class BiEncoderOptions(PairOptions, EncoderOptions):
         by_hop: Measure recall at every hop, with the gold passages before as evidence (where hops are
             trained); otherwise from the query alone.
         k: Cut-off of dev recall.
-        log_every: Steps between two logged losses.
         logger: Class of a logger of Lightning that gets losses and recall beside the file, such as
             ``lightning.pytorch.loggers.WandbLogger`` or ``MLFlowLogger`` there; null: none.
     """
@@ -810,7 +782,6 @@ class BiEncoderOptions(PairOptions, EncoderOptions):
     dev_passages: Count | None = None
     by_hop: bool = False
     k: Count = 5
-    log_every: Count = 10
     logger: str | None = None
 
     def __post_init__(self) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pydoc import locate
-from typing import Any
 
 import lightning as L
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -36,7 +35,7 @@ _UNFIT = {
 """Callbacks of Lightning that do something else than they are meant for here, and why."""
 
 
-PARTS: dict[str, tuple[Callable[[Any], GeneratorModule], Callable[[Any], FitData]]] = {
+PARTS: dict[str, tuple[Callable[..., GeneratorModule], type[FitData]]] = {
     "memorise": (partial(GeneratorModule, stage="memorise"), MemoriseData),
     "retrieve": (Retrieve, RetrieveData),
     "chains": (partial(Retrieve, together=True), RetrieveData),
@@ -61,14 +60,15 @@ def train(options: TrainingStage, clock: TrainingClock | None = None) -> Trainin
         resumed = begin(record, options.output, options.resume, trainer.strategy)
         L.seed_everything(options.seed_everything, workers=True)
         make_module, make_data = PARTS[options.name]
-        module, data = make_module(options.model), make_data(options.data)
+        seed = options.seed_everything
+        module, data = make_module(options.model, seed=seed), make_data(options.data, seed)
         with _lightning(trainer):
-            given = vars(trainer) | trainer.more
+            given, checkpoint = vars(trainer) | trainer.more, options.checkpoint
             del given["callbacks"], given["more"]
             return fit_model(
                 module, data, options.output, record, resumed, clock or TrainingClock(options.name),
-                trainer=given, best=vars(options.checkpoint), last=vars(options.last),
-                callbacks=[*measures(options), *_callbacks(options)],
+                trainer=given, best={"monitor": checkpoint.monitor, "mode": checkpoint.mode},
+                last=vars(options.last), callbacks=[*measures(options), *_callbacks(options)],
             )  # fmt: skip
 
 

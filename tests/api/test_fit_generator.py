@@ -27,7 +27,6 @@ FAST = {
     "trainer.max_epochs": 1, "trainer.limit_train_batches": 2, "trainer.accelerator": "cpu",
     "trainer.precision": "32-true",
     "trainer.check_val_every_n_epoch": 1, "data.batch_size": 4, "data.dev_size": 1,
-    "trainer.enable_progress_bar": False,
 }  # fmt: skip
 CORPUS = {passage.id: passage.text for passage in passages()}
 QUERIES = {query.id: query.text for query in queries()}

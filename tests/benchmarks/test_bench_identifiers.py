@@ -68,9 +68,8 @@ def test_a_cell_is_measured_once(
     write_small(Path("data/nq"))
     write_llama(Path("lm"), Path("data/nq"))
     options = "--config configs/chains.yaml --model.generator.name_or_path lm --trainer.max_steps 2"
-    options += (
-        " --data.multistep false --data.done false --trainer.limit_val_batches 0 --checkpoint.monitor null"
-    )
+    options += " --data.multistep false --data.done false --checkpoint.monitor null"
+    options += " --trainer.more '{limit_val_batches: 0}'"
     for name, value in (("train", options), ("after", "--trainer.max_steps 2"), ("candidates", "--k 5")):
         monkeypatch.setitem(GRID, name, value)
     main(identifiers=["whole"], losses=["margin"])

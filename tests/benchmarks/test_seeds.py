@@ -19,8 +19,7 @@ def test_every_seed_has_its_own_folder_and_begins_anew(capsys: pytest.CaptureFix
     for number, half in ((3, lines[:4]), (4, lines[4:])):
         assert all(f"runs/ruletaker-paper/seed-{number}/" in line for line in half)
         for line in half[:2]:
-            for option in ("seed_everything", "data.seed", "model.seed"):
-                assert f"--{option} {number} " in line
+            assert f"--seed_everything {number} " in line
         assert f"--model.generator.name_or_path runs/ruletaker-paper/seed-{number}/memorise/model" in half[1]
 
 

@@ -23,7 +23,7 @@ def options(place: Path, output: Path, *more: str) -> list[str]:
     """30 pairs, 4 a batch: 8 steps an epoch."""
     return [
         "train", "biencoder", f"--data={place / 'data'}", f"--source={place / 'bert'}", f"--output={output}",
-        "--fit.epochs=3", "--fit.batch_size=4", "--fit.learning_rate=1e-2", "--fit.log_every=1",
+        "--fit.epochs=3", "--fit.batch_size=4", "--fit.learning_rate=1e-2",
         "--fit.k=1", "--fit.device=cpu", "--fit.similarity=dot",
         *more,
     ]  # fmt: skip

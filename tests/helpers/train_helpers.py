@@ -29,7 +29,7 @@ _HELPERS = os.pathsep.join(map(str, Path(__file__).parents[:2]))
 
 SHORT = [
     "--data.batch_size=4", "--trainer.max_epochs=3", "--trainer.accelerator=cpu",
-    "--trainer.log_every_n_steps=1", "--trainer.enable_progress_bar=false",
+    "--trainer.log_every_n_steps=1",
 ]  # fmt: skip
 
 

@@ -6,6 +6,10 @@ import biencoder_helpers
 import pytest
 from train_helpers import write_chain_parts
 
+from grls.train.biencoder import run
+
+run.LOGGED = 1  # short runs have few steps
+
 
 @pytest.fixture(scope="session")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -92,7 +92,7 @@ def test_dev_is_measured_at_the_end_of_the_time_however_rarely_it_is_otherwise(
 
 def test_recipes_and_values_of_all_types(data: Path, tmp_path: Path) -> None:
     given = options(data, tmp_path / "run") | {
-        "trainer.max_epochs": 1, "data.data": data, "data.seed": None, "recall": {"k": 2, "beams": 3},
+        "trainer.max_epochs": 1, "data.data": data, "recall": {"k": 2, "beams": 3},
         "trainer.limit_train_batches": 2, "data.multistep": False, "data.done": False,
     }  # fmt: skip
     assert retrieve(given, "retrieve").steps == 2

@@ -14,7 +14,7 @@ from train_helpers import arguments, chain_options
 
 from grls.cli import main
 
-SHORT = ("--trainer.max_steps=3", "--trainer.limit_val_batches=0", "--data.workers=0")
+SHORT = ("--trainer.max_steps=3", "--trainer.more={limit_val_batches: 0}", "--data.workers=0")
 
 
 @pytest.mark.parametrize("name", ["chains", "doc2query", "memorise", "retrieve", "biencoder"])

@@ -71,12 +71,12 @@ def test_a_number_keeps_its_kind(given: Any, expected: type) -> None:
 
 
 OUTSIDE: list[tuple[Any, str, float]] = [
-    *((TrainerOptions, name, 0) for name in ("accumulate_grad_batches", "num_nodes", "log_every_n_steps")),
+    *((TrainerOptions, name, 0) for name in ("accumulate_grad_batches", "num_nodes")),
     *((RetrieveDataOptions, name, 0) for name in ("length_pool", "max_passage_tokens", "teacher_share")),
     *((MemoriseDataOptions, "front", share) for share in (0.0, 1.0)),
     (QueryDataOptions, "max_passage_tokens", 0), (QuoteDataOptions, "max_target_tokens", 0),
-    (QuoteOptions, "limit", 0), (LearnBeside, "done_share", 0), (Rescore, "passages", 0),
-    (WriteSpans, "words", 0), (WriteSpans, "drawn", 0), (WriteSpans, "temperature", float("inf")),
+    (QuoteOptions, "max_new_tokens", 0), (LearnBeside, "done_share", 0), (Rescore, "passages", 0),
+    (WriteSpans, "words", 0), (WriteSpans, "drawn", 0),
     (Drawing, "queries", 0), (Drawing, "temperature", 0), (RerankHopOptions, "hard_negatives", 0),
     (BiEncoderOptions, "warmup", 2), (BiEncoderOptions, "hard_negatives", -1),
     (BiEncoderOptions, "teacher_share", 0), (EncoderOptions, "lora_rank", -1),

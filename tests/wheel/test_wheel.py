@@ -38,8 +38,7 @@ print("searched with", grls.__file__)
 
 QUICK = (
     "--trainer.max_epochs=1 --trainer.check_val_every_n_epoch=1 --trainer.limit_train_batches=4 "
-    "--trainer.limit_val_batches=2 --trainer.accelerator=cpu --trainer.enable_progress_bar=false "
-    "--data.dev_size=8"
+    "--trainer.accelerator=cpu --data.dev_size=8"
 )
 
 TYPED = """

@@ -32,6 +32,9 @@ with needing("train", "training a bi-encoder"):
 
 log = logging.getLogger(__name__)
 
+LOGGED = 10
+"""Steps between two logged losses."""
+
 
 def run_biencoder(training: BiEncoderTraining, clock: TrainingClock | None = None) -> TrainingResult:
     """Fine-tune a bi-encoder with in-batch negatives, and keep the epoch with the best dev recall.
@@ -90,7 +93,7 @@ def run_biencoder(training: BiEncoderTraining, clock: TrainingClock | None = Non
         trainer = trainer_options(fit) | {
             "accelerator": "cpu" if fit.device == "cpu" else accelerator().type,
             "gradient_clip_val": 1.0,
-            "log_every_n_steps": fit.log_every,
+            "log_every_n_steps": LOGGED,
             "limit_val_batches": None if evaluator else 0,
         }
         best = module.best if evaluator else {"save_top_k": 0}

@@ -27,11 +27,11 @@ from grls.train.core.processes import META, damage, refuse_damaged_folder
 
 log = logging.getLogger(__name__)
 
-_APART = ("output", "resume", "seed_everything", "checkpoint", "last", "recall", "quotes")
-"""Options of a training that say where it is written, how it is measured, and where seeds come from."""
+_APART = ("output", "resume", "checkpoint", "last", "recall", "quotes")
+"""Options of a training that say where it is written, and how it is measured."""
 _FREE = (
     "train", "dev", "data", "data.data", "data.batch_size", "data.global_batch_size", "data.workers",
-    "device", "fit.device", "fit.log_every", "fit.logger", "fit.mini_batch_size",
+    "device", "fit.device", "fit.logger", "fit.mini_batch_size",
     "fit.gradient_checkpointing", "model.gradient_checkpointing",
 )  # fmt: skip
 """Settings that a resumed run may change: they do not change the losses, or the data module compares them.
@@ -71,8 +71,7 @@ def refuse_other_settings(before: Mapping[str, Any], settings: Mapping[str, Any]
     """Refuse to resume from the checkpoint ``before`` of a run with other settings."""
     part = "fit" if "fit.schedule" in settings else "model"
     constant = settings.get(f"{part}.schedule") == "constant" and not settings.get(f"{part}.warmup")
-    if settings.get("data.mix.epochs") is None:
-        constant &= not isinstance(settings.get("data.mix.pseudo_share"), list)
+    constant &= not isinstance(settings.get("data.mix.pseudo_share"), list)
     earlier = before.get("settings", {})
     for name in sorted(settings.keys() | earlier.keys()):
         then, now = earlier.get(name), settings.get(name)

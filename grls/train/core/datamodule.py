@@ -48,10 +48,10 @@ class FitData(L.LightningDataModule):
     trainer: Any
     """Lightning sets it before it calls any hook; None without one."""
 
-    def __init__(self, options: DataOptions):
+    def __init__(self, options: DataOptions, seed: int = 0):
         super().__init__()
         self.options: Any = options
-        self.seed = options.seed or 0
+        self.seed = seed
         self.fingerprints: dict[str, str] = {}
         """Name -> fingerprint of what the run reads; a resumed run must find the same."""
         self._seen = (0, 0)
@@ -158,7 +158,7 @@ class EncoderData(FitData):
 
     def __init__(self, data: str, options: EncoderOptions, length_pool: int = 1):
         sizes: dict[str, Any] = {"global_batch_size": options.batch_size, "length_pool": length_pool}
-        super().__init__(DataOptions(data=data, seed=options.seed, **sizes))
+        super().__init__(DataOptions(data=data, **sizes), options.seed)
 
 
 Draw = tuple[int, int]

@@ -47,6 +47,7 @@ from grls.train.core.trainer import (
     TimeLimit,
     Trainer,
     TrainingLines,
+    in_terminal,
     is_metered,
     load_weights,
     spoiled,
@@ -121,10 +122,9 @@ def fit_model(
     options: dict[str, Any] = {
         "use_distributed_sampler": False, "num_sanity_val_steps": 0, "enable_model_summary": False,
         "logger": loggers, "plugins": [AtomicCheckpointIO()], "default_root_dir": folder,
+        "enable_progress_bar": clock.meter is None and in_terminal(),
         **trainer,
     }  # fmt: skip
-    if clock.meter is not None:
-        options["enable_progress_bar"] = False
     run = Trainer(
         **options,
         callbacks=[

@@ -221,8 +221,8 @@ class GeneratorModule(TrainingModule):
         f"those of the run) and {Option('trainer.check_val_every_n_epoch')}."
     )
 
-    def __init__(self, options: ModelOptions, stage: str):
-        super().__init__(options.seed or 0, options.optimizer)
+    def __init__(self, options: ModelOptions, stage: str, seed: int = 0):
+        super().__init__(seed, options.optimizer)
         self.options: Any = options
         self._rows: tuple[str, ...] = ()  # of identifiers
         self.model, self.tokenizer = self._load(options.generator)

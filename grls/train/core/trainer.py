@@ -237,6 +237,11 @@ def is_metered(trainer: L.Trainer) -> bool:
     return any(limit.clock.meter is not None for limit in limits)
 
 
+def in_terminal() -> bool:
+    """Whether a bar is seen; else lines tell the progress."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 class TrainingLines(L.Callback):
     """Step, loss and remaining time of a Lightning trainer, where no terminal shows a bar (nohup, SLURM).
 
@@ -250,7 +255,7 @@ class TrainingLines(L.Callback):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         total = trainer.estimated_stepping_batches if self.steps is None else self.steps
         steps = int(total) if math.isfinite(total) and total > 0 else None
-        shown = trainer.is_global_zero and not (sys.stderr is not None and sys.stderr.isatty())
+        shown = trainer.is_global_zero and not in_terminal()
         self._progress = Progress(steps, "train", "steps", trainer.global_step, shown).__enter__()
 
     def on_train_batch_end(

@@ -14,7 +14,7 @@ from typing import Any
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, free_order
 from grls.data.types import Query
-from grls.errors import ConfigError, Option
+from grls.errors import ConfigError
 from grls.io.files import write_json
 from grls.io.progress import counted
 from grls.models.seq2seq.slots import start_token
@@ -34,8 +34,7 @@ class QueryData(FitData):
     options: QueryDataOptions
 
     def setup(self, stage: str) -> None:
-        hint = f"Set {Option('checkpoint.monitor', 'dev_loss')} and {Option('checkpoint.mode', 'min')}."
-        refuse_unmeasured(self.trainer, ["train_loss", "dev_loss"], hint)
+        refuse_unmeasured(self.trainer, ["train_loss", "dev_loss"])
         super().setup(stage)
 
     def read(self, module: Any) -> None:

@@ -39,10 +39,7 @@ class ConstrainedRecall(L.Callback):
         measured = ["train_loss", "dev_loss"]
         if data.dev_inputs():
             measured += ["dev_recall", *(["dev_f1"] if self.hops else [])]
-        hint = (
-            f"dev_recall needs whole passages as targets, dev_f1 needs {Option('recall.hops')} above 0; a "
-            f"loss needs {Option('checkpoint.mode', 'min')}."
-        )
+        hint = f"dev_recall needs whole passages as targets, dev_f1 needs {Option('recall.hops')} above 0."
         refuse_unmeasured(trainer, measured, hint)
         if self.options.rescore and data.rescore_input is None:
             raise ConfigError(
@@ -87,14 +84,14 @@ class ConstrainedRecall(L.Callback):
             log_means(trainer, module, scores)
 
 
-def refuse_unmeasured(trainer: L.Trainer, measured: Sequence[str], hint: str) -> None:
+def refuse_unmeasured(trainer: L.Trainer, measured: Sequence[str], hint: str = "") -> None:
     """Refuse a checkpoint callback that monitors a metric which this run does not measure."""
     for callback in trainer.checkpoint_callbacks:
         monitor = getattr(callback, "monitor", None)
         if monitor is not None and monitor not in measured:
             raise ConfigError(
                 f"{Option('checkpoint.monitor', monitor)} is not measured in this run (measured: "
-                f"{', '.join(measured)}). {hint}"
+                f"{', '.join(measured)}): name one of them. {hint}".rstrip()
             )
 
 

@@ -97,7 +97,7 @@ class GeneratorData(FitData):
         self.index: ConstraintIndex = build_index(self.identifiers or self.corpus, self.codec)
         if self.identifiers is None or not self.identifiers.several:
             return {}
-        targets = SpanTargets(self.identifiers, write.temperature, write.evidence, limits.evidence)
+        targets = SpanTargets(self.identifiers, limits.evidence)
         return {"spans": targets, "drawn": write.drawn}
 
     def write_beside(self, model: Path) -> None:
@@ -254,10 +254,10 @@ class RetrieveData(GeneratorData):
             parts.append((memorised, mix.memorise_share))
         if not parts:
             return main
-        epochs = mix.epochs or planned_epochs(self.trainer, mix.size or len(main), self.examples_a_batch)
+        epochs = planned_epochs(self.trainer, mix.size or len(main), self.examples_a_batch)
         if epochs is None and any(share_at(shares, 0) != share_at(shares, 1) for _, shares in parts):
             raise ConfigError(
-                f"shares that change need the number of epochs: set {Option('data.mix.epochs')}, "
+                f"shares that change need the number of epochs: set "
                 f"{Option('trainer.max_epochs')} or {Option('trainer.max_steps')}."
             )
         return Mixture(main, parts, epochs or 1, mix.size, self.seed)

@@ -68,7 +68,7 @@ def ranking_loss(options: Ranking, scores: Tensor, reference: Tensor, ranked: Ra
     gains, others = ratios[: len(hops)], ratios[len(hops) :]
     if options.loss == "dpo":
         return dpo_loss(gains, hops, right, options.beta)
-    return kto_loss(gains, others, hops, right, options.beta, (options.right_weight, options.wrong_weight))
+    return kto_loss(gains, others, hops, right, options.beta, options.right_weight)
 
 
 def dpo_loss(ratios: Tensor, hops: Tensor, right: Tensor, beta: float) -> Tensor:
@@ -84,22 +84,21 @@ def dpo_loss(ratios: Tensor, hops: Tensor, right: Tensor, beta: float) -> Tensor
 
 
 def kto_loss(
-    ratios: Tensor, others: Tensor, hops: Tensor, right: Tensor, beta: float, weights: tuple[float, float]
+    ratios: Tensor, others: Tensor, hops: Tensor, right: Tensor, beta: float, weight: float
 ) -> Tensor:
     """Kahneman-Tversky optimization, mean over hops (``ratios [C]`` are r).
 
         z  =  max(0, mean of r over passages of other queries), without a gradient
-        loss  =  mean over x in G and W of lambda_D (1 - sigmoid(beta (r(x) - z)))  of a right x,
-                                           lambda_U (1 - sigmoid(beta (z - r(x))))  of a wrong x
+        loss  =  mean over x in G and W of lambda (1 - sigmoid(beta (r(x) - z)))  of a right x,
+                                                  1 - sigmoid(beta (z - r(x)))   of a wrong x
 
     Ethayarajh et al. 2024 (arXiv 2402.01306), section 4.1. ``others [S]`` are r of the other passages, one a
-    hop, where the paper takes one a candidate; ``weights`` are lambda_D and lambda_U. ThinkGR (arXiv
+    hop, where the paper takes one a candidate; ``weight`` is lambda, its lambda_D by lambda_U. ThinkGR (arXiv
     2605.22358) labels whole chains by what they retrieve, and here each passage is labelled.
     """
     zero = others.detach().mean().clamp(min=0) if len(others) else ratios.new_zeros(())
-    desirable, undesirable = weights
     gains = torch.sigmoid(beta * (ratios - zero))
-    return _mean(torch.where(right, desirable * (1 - gains), undesirable * gains), hops)
+    return _mean(torch.where(right, weight * (1 - gains), gains), hops)
 
 
 def margin_loss(scores: Tensor, hops: Tensor, right: Tensor, margin: float) -> Tensor:

@@ -37,8 +37,8 @@ class Retrieve(GeneratorModule):
     and the mean is over hops; else each hop is one, and the mean is over decisions.
     """
 
-    def __init__(self, options: RetrieveModelOptions, together: bool = False):
-        super().__init__(options, "retrieve")
+    def __init__(self, options: RetrieveModelOptions, together: bool = False, seed: int = 0):
+        super().__init__(options, "retrieve", seed)
         self.together = together
         self._reference: Tensor | None = None
         """Scores of all candidates by the model before the first step."""

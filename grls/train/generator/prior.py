@@ -39,16 +39,14 @@ def open_priors(
     """Open the priors, for a generator that writes one of several ``spans`` of a passage, or one sequence."""
     options = SearchOptions(truncate_queries=True)
     sources = open_sources(corpus, prior.retrievers, device, options, prior.analyzer)
-    none: list[None] = [None] * len(sources)
-    weights, temperatures = prior.weights or [1.0] * len(sources), prior.temperatures or none
-    parts = zip(sources, weights, temperatures, prior.retrievers, strict=True)
-    weighed = tuple(WeightedSource(*part) for part in parts)
+    parts = zip(sources, prior.weights or [1.0] * len(sources), prior.retrievers, strict=True)
+    weighed = tuple(WeightedSource(source, weight, None, name) for source, weight, name in parts)
     check_priors(weighed, corpus, prior.done_share)
     return OpenPriors(weighed, prior.done_share, corpus, spans)
 
 
 class OpenPriors(NamedTuple):
-    """Open priors with weights and temperatures.
+    """Open priors with weights.
 
     ``done_share``: log-probability of DONE in priors that do not know DONE (nats). ``spans``: the
     identifiers that the generator writes, if a passage has several; None: it has one.

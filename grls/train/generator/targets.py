@@ -135,22 +135,17 @@ class SpanTargets:
     g(w) = log((N + 1) / (n_w + 1)) for a word w of the query that is in n_w passages, and 0 for other
     words. A span v of the words w_0, w_1, … has the probability
 
-        q(v | passage, query) proportional to exp((g(w_0) + 0.6 (g(w_1) + g(w_2) + g(w_3))) / T)
+        q(v | passage, query) proportional to exp(g(w_0) + 0.6 (g(w_1) + g(w_2) + g(w_3)))
 
-    at the temperature T (arXiv 2204.10628, section 3.1, samples n-grams by their overlap with the query).
+    (arXiv 2204.10628, section 3.1, samples n-grams by their overlap with the query).
     A code has no words, so all codes of a passage have one probability.
-    Words are compared by their first six letters, ignoring case. With ``evidence``, words of the evidence
-    passages count as words of the query, ``evidence_words`` of each (:func:`grls.data.evidence.excerpt`;
-    0: all).
+    Words are compared by their first six letters, ignoring case. Words of the evidence passages count as
+    words of the query, ``evidence_words`` of each (:func:`grls.data.evidence.excerpt`; 0: all).
     """
 
-    def __init__(
-        self, spans: Identifiers, temperature: float = 1.0, evidence: bool = True, evidence_words: int = 0
-    ):
+    def __init__(self, spans: Identifiers, evidence_words: int = 0):
         self.spans = spans
         self.evidence_words = evidence_words
-        self.temperature = temperature
-        self.evidence = evidence
         self._stems: dict[str, int] = {"": 0}
         known: dict[str, int] = {}  # word as it is written -> its stem
 
@@ -184,7 +179,7 @@ class SpanTargets:
         """
         passages = np.array(list(weights), dtype=np.int64)
         spans = self.spans.of(passages)
-        scores = self._common(query, evidence if self.evidence else (), spans) / self.temperature
+        scores = self._common(query, evidence, spans)
         counts = np.diff(np.append(np.flatnonzero(np.diff(self.spans.owners[spans], prepend=-1)), len(spans)))
         starts = np.cumsum(counts) - counts
         masses = np.exp(scores - np.repeat(np.maximum.reduceat(scores, starts), counts))

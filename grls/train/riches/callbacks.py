@@ -23,9 +23,8 @@ class QuoteRecall(L.Callback):
 
     def __init__(self, options: QuoteOptions):
         self.options = InterleaveOptions(
-            options.beams, options.beam, options.mode, max_new_tokens=options.max_new_tokens,
-            batch_size=options.batch_size,
-        )  # fmt: skip
+            options.beams, options.beam, options.mode, max_new_tokens=options.max_new_tokens
+        )
         self.limit = options.limit
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
@@ -42,9 +41,7 @@ class QuoteRecall(L.Callback):
                 f"{Option('data.max_prompt_tokens')}."
             )
         measured = ("train_loss", "dev_loss", "dev_recall", "dev_hits", "dev_unclosed")
-        refuse_unmeasured(
-            trainer, measured, f"A loss and dev_unclosed need {Option('checkpoint.mode', 'min')}."
-        )
+        refuse_unmeasured(trainer, measured)
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Measure and log; each process answers its share of the queries."""

@@ -13,7 +13,7 @@ from grls.train.biencoder.run import run_biencoder
 from grls.train.core.clock import TrainingClock, TrainingResult, TrainingStep
 from grls.train.options import BiEncoderOptions, BiEncoderTraining
 
-FIT = BiEncoderOptions(epochs=3, batch_size=4, learning_rate=1e-2, log_every=1, k=1, device="cpu")
+FIT = BiEncoderOptions(epochs=3, batch_size=4, learning_rate=1e-2, k=1, device="cpu")
 """30 pairs, 4 a batch: 8 steps an epoch."""
 
 

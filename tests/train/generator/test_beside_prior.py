@@ -26,7 +26,7 @@ from grls.train.options import LearnBeside, Mix, PassageInput, WriteSpans
 
 
 def both(root: Path) -> LearnBeside:
-    return LearnBeside([str(root / "dense"), "bm25"], weights=[0.8, 0.5], temperatures=[0.3, 1.0])
+    return LearnBeside([str(root / "dense"), "bm25"], weights=[0.8, 0.5])
 
 
 def test_the_loss_is_what_the_search_scores(root: Path) -> None:

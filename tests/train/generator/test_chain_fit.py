@@ -65,7 +65,7 @@ def test_a_run_whose_retriever_has_changed_is_not_resumed(
         (["--model.freeze_encoder=true"], "no encoder to freeze"),
         (["--model.freeze_layers=2"], "freeze_layers must be from 0 to less than the layers"),
         (["--data.prior.retrievers=[]"], "prior needs retrievers"),
-        ([*BM25, "--data.prior.weights=[1,2]"], "got 1 retrievers, 2 weights"),
+        ([*BM25, "--data.prior.weights=[1,2]"], "got 1 retrievers and 2 weights"),
         (["--data.prior.retrievers=[nowhere]"], "no retriever here"),
         (["--data.rescore.retrievers=[]"], "data.rescore.retrievers is empty"),
         (["--recall.rescore=3"], "--recall.rescore needs a generator that learns to rescore"),

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from failing import fails
+from process_group import together
 from small_data import scratch, write_jsonl, write_small
-from train_helpers import AsPairs, arguments, logged, train
+from train_helpers import AsPairs, arguments, callback, logged, train
 
+from grls.cli import main
 from grls.errors import ConfigError
 from grls.train.core.datamodule import LengthBucketedSampler
 from grls.train.core.examples import Example
@@ -157,13 +159,15 @@ def test_pseudo_queries_and_memorisation_are_mixed_into_retrieval(data: Path, tm
 def test_a_run_with_a_mix_goes_on_to_the_same_losses(data: Path, tmp_path: Path) -> None:
     mix = [f"--data.mix.pseudo={tmp_path / 'pseudo.jsonl'}", "--data.mix.pseudo_share=[0.6,0.2]",
            "--data.mix.memorise.reads=whole", "--data.mix.memorise_share=0.1",
-           "--data.mix.epochs=3", "--model.schedule=constant", "--model.warmup=0"]  # fmt: skip
+           "--model.schedule=constant", "--model.warmup=0"]  # fmt: skip
     whole = logged(train("retrieve", data, tmp_path / "whole", *mix, "--data.workers=1"), "train_loss")
     assert sorted(whole) == list(range(24))
     often = "--last.every_n_train_steps=5"
-    halted = train("retrieve", data, tmp_path / "cut", *mix, often, "--trainer.max_epochs=2")
-    resumed = train("retrieve", data, halted, *mix, "--resume=true")
-    rest = logged(resumed, "train_loss", version=1)
+    killed = arguments(
+        "retrieve", data, tmp_path / "cut", *mix, often, callback("train_helpers.KillAfter", batches=18)
+    )
+    assert together(1, lambda: main(["train", *killed]))[0] < 0
+    rest = logged(train("retrieve", data, tmp_path / "cut", *mix, "--resume=true"), "train_loss", version=1)
     assert sorted(rest) == list(range(15, 24))  # in the midst of the second epoch
     assert rest == pytest.approx({step: whole[step] for step in rest}, abs=1e-6)
 

@@ -41,18 +41,18 @@ def test_the_losses_by_hand() -> None:
     # exp: 1.648721, 0.606531, 1.221403 and 0.367879, 2.718282.
     first, second = math.log(3.476655 / 1.648721), math.log(3.086161 / 0.367879)
     close(listwise_loss(VALUES, HOPS, RIGHT), (first + second) / 2)
-    # z = 0.1; 2 sigmoid(-0.5 * 0.4) of the right one, 3 sigmoid(0.5 * (-0.6, 0.1)) of the wrong ones; then
-    # 2 sigmoid(0.5 * 1.1) and 3 sigmoid(0.5 * 0.9).
-    first = (2 * 0.4501660 + 3 * 0.4255575 + 3 * 0.5124974) / 3
-    second = (2 * 0.6341356 + 3 * 0.6106392) / 2
+    # z = 0.1; 2 sigmoid(-0.5 * 0.4) of the right one, sigmoid(0.5 * (-0.6, 0.1)) of the wrong ones; then
+    # 2 sigmoid(0.5 * 1.1) and sigmoid(0.5 * 0.9).
+    first = (2 * 0.4501660 + 0.4255575 + 0.5124974) / 3
+    second = (2 * 0.6341356 + 0.6106392) / 2
     others = tensor([0.3, -0.1], dtype=torch.float64, requires_grad=True)
-    found = kto_loss(VALUES.clone().requires_grad_(), others, HOPS, RIGHT, 0.5, (2.0, 3.0))
+    found = kto_loss(VALUES.clone().requires_grad_(), others, HOPS, RIGHT, 0.5, 2.0)
     close(found, (first + second) / 2)
     found.backward()
     assert others.grad is None  # the zero has no gradient
     # A zero below 0 is 0.
-    below = kto_loss(VALUES, -others, HOPS, RIGHT, 0.5, (1.0, 1.0))
-    close(below, float(kto_loss(VALUES, others[:0].detach(), HOPS, RIGHT, 0.5, (1.0, 1.0))))
+    below = kto_loss(VALUES, -others, HOPS, RIGHT, 0.5, 1.0)
+    close(below, float(kto_loss(VALUES, others[:0].detach(), HOPS, RIGHT, 0.5, 1.0)))
 
 
 def some_run(folder: Path, **more: Any) -> str:
