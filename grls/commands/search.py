@@ -62,7 +62,7 @@ def search_command(
             are the way to the ranking, which follows them.
         json: Print one JSON object for each question (with ``stream``, for each hop), with whole texts.
         metadata: Print the metadata of passages as well.
-        data: Data set folder, for `bm25`.
+        data: Data set folder, or documents (a folder or a file), for `bm25`.
     """
     from grls.api.opening import BM25, load
     from grls.api.searcher import Searcher
