@@ -116,7 +116,7 @@ class DenseRetriever(EncodedRetriever):
     @staticmethod
     def size(rows: Matrix, passages: int) -> str:
         dimensions = counted(rows.shape[1], "dimension")
-        return f" and DONE, {dimensions}, embeddings {rows.nbytes / 2**20:.1f} MiB"
+        return f", {dimensions}, embeddings {rows.nbytes / 2**20:.1f} MiB"
 
     @classmethod
     def recognises(cls, model: str) -> bool:

@@ -67,7 +67,7 @@ def test_a_killed_encoding_goes_on_where_it_stopped(
         build(model, str(data), how)
     assert asked == [0, 1, 1, 2]
     line = build(model, str(data), Building(f"{tmp_path}/whole", kind, device="cpu"))
-    assert ("10 passages and DONE" in line) == (kind == "dense")
+    assert "10 passages, " in line
     assert contents(tmp_path / "r") == contents(tmp_path / "whole")
     build(model, str(data), Building(f"{tmp_path}/rest", kind, device="cpu", batch_size=1, workers=here(100)))
     assert sorted(file.name for file in tmp_path.iterdir()) == ["model", "r", "rest", "whole"]

@@ -490,6 +490,7 @@ def test_an_edge_says_which_name_led_to_a_passage(page: Any, tmp_path: Path) -> 
         edges = page.locator(".trail-link title").all_text_contents()
         assert edges == ["names Blue Moon Rising", "names Anna Kalb"]
         assert "names Anna Kalb. 2: Anna Kalb" in page.get_attribute("svg.trail", "aria-label")
+        assert "found by “Anna Kalb” in film" in page.text_content(".card-line >> nth=1")
         page.click(".card-head >> nth=1")
         assert "“Anna Kalb” in film" in page.text_content(".card-more >> nth=1")
         ask(page, "is Blue Moon Rising older, Blue Moon Rising or Red Sun?")

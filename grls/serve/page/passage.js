@@ -1,10 +1,13 @@
 // A passage as a card that opens: its text, metadata, score and hop, and what can be asked about it.
 
 import { Problem, addressOf, key, meaning, read, send } from "./api.js";
-import { announce, around, el, inCommon, marked, refill, shown, signed, several, percent } from "./dom.js";
+import { announce, around, el, inCommon, marked, refill, short, shown, signed, several, percent } from "./dom.js";
 import { part } from "./report.js";
 
 let cards = 0;
+
+/** The names that led ranked hops to a passage; empty without any. */
+const namesOf = (hit) => (hit.links ?? []).map(({ words, passage }) => `“${words}” in ${passage ?? "the question"}`).join(", ");
 
 /**
  * A card.
@@ -30,7 +33,7 @@ export function card(hit, about) {
       el("span", { class: "hidden" }, about.hop ? `Hop ${about.hop}: ` : `Rank ${about.place}: `),
       hit.title ? el("span", { class: "card-title" }, marked(hit.title, wanted)) : null,
       prose,
-      el("span", { class: "card-line" }, el("code", null, hit.id), score(hit.score, about), el("span", { class: "also" })),
+      el("span", { class: "card-line" }, el("code", null, hit.id), score(hit.score, about), namesOf(hit) ? el("span", { dir: "auto" }, `found by ${short(namesOf(hit), 80)}`) : null, el("span", { class: "also" })),
     ),
     el("span", { class: "chevron", "aria-hidden": "true" }),
   );
@@ -65,7 +68,7 @@ function fill(body, hit, about) {
   const data = el("dl", { class: "data" }, el("dt", null, "Id"), el("dd", null, el("code", null, hit.id)));
   const add = (name, ...value) => data.append(el("dt", null, name), el("dd", null, ...value));
   add(about.hop ? "Hop" : "Rank", about.hop ? `${about.hop}${about.evidence.length ? `, after ${several(about.evidence.length, "passage")}` : ", from the question alone"}` : about.place);
-  if (hit.links?.length) add("Found by", hit.links.map(({ words, passage }) => `“${words}” in ${passage ?? "the question"}`).join(", "));
+  if (namesOf(hit)) add("Found by", namesOf(hit));
   add(about.hop ? "Score in this hop" : "Score", hit.score === null ? "none" : String(hit.score));
   const slot = el("div", { class: "metadata", "aria-live": "polite" }, el("p", { class: "quiet" }, "Metadata …"));
   const said = el("div", { class: "why" });
