@@ -15,7 +15,11 @@ The way of a query::
       _let_in, _load                    waiting queries are encoded and take slots (here)
       FirstSteps.best                   the first token, the same for all beams (first_step)
       enter                             its best candidates become beams (fast)
-      advance                           every beam writes a token; BeamRun.cut keeps the best (fast, beam)
+      advance                           every beam writes a token (fast):
+        continuations                     the tokens that the index allows (beam)
+        _feed, log_probabilities          the model reads and scores them (fast, select)
+        with_priors                       what priors add (prior)
+        finished, BeamRun.cut             whole passages are results, the K best prefixes beams (scope, beam)
       release, outcome                  decided queries leave with their results (here, beam)
 """
 

@@ -6,6 +6,18 @@ On a GPU, the time of a step is the time to launch its kernels. So every beam of
 in every step, forced or not, and all results of a step stay on the device. Only one number a slot reaches
 the host: whether the slot is decided, and the size of its frontier. Then the host reads its results and
 gives the slot to the next query.
+
+The way of a query is that of :mod:`grls.decode.slots`. A step::
+
+    advance                           how many candidates a beam may have
+      DeviceStep                        plain, compiled, or replayed as a CUDA graph:
+        write                             the model reads the tokens of all beams and gives logits
+        decide_step                       all decisions, from tensors of the Board to the same (decision):
+          TensorIndex.children, Count       the tokens that the index allows
+          _steps, NodeMasses.with_masses    log-probabilities, and what priors add
+          topk                              whole passages are results, the K best prefixes beams
+          Board.tell                        which slots are decided
+      _release                          the host reads that, and the results of decided slots
 """
 
 from __future__ import annotations

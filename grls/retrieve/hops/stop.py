@@ -54,14 +54,16 @@ _LEAST, _MOST = math.log(1e-12), 50.0
 
 
 class Weighed(NamedTuple):
-    """The worth of the next hop of a chain, and of the end.
+    """The worth of the next hop of a chain, and of the end, which compete.
+
+    Chains take the best of the hits and the end. Ranked hops share out the probability of the chain among
+    them, by a softmax over their scores; or the hits share ``continue_probability``, and the end has the rest.
 
     Attributes:
         scores: The score of each hit, in their order; empty: the chain goes on with none of them. None: the
             hits keep their scores.
-        end_score: The score of the end, which competes with the hits; None: the chain does not end here.
-        continue_probability: The probability that the chain goes on; ranked hops share it out among the hits,
-            in the place of ``scores`` and ``end_score``. None: these two share the probability 1.
+        end_score: The score of the end; None: the chain does not end here.
+        continue_probability: Of ranked hops, the probability that the chain goes on; None: scores decide it.
     """
 
     scores: Sequence[float] | None = None
