@@ -57,7 +57,8 @@ class Weighed(NamedTuple):
     """The worth of the next hop of a chain, and of the end, which compete.
 
     Chains take the best of the hits and the end. Ranked hops share out the probability of the chain among
-    them, by a softmax over their scores; or the hits share ``continue_probability``, and the end has the rest.
+    them, by a softmax over their scores; or the hits share ``continue_probability``, and the end has the
+    rest.
 
     Attributes:
         scores: The score of each hit, in their order; empty: the chain goes on with none of them. None: the
