@@ -172,7 +172,6 @@ def main(
             "full",
             repeat=repeat,
             max_new_tokens=length,
-            max_key_tokens=10**6,
             batch_size=queries,
         )
         writer = Interleaver(trees, index, Markers(((OPEN,),), (CLOSE,), barred), (END,), options)

@@ -16,11 +16,10 @@ class Quote(NamedTuple):
 
     Attributes:
         text: The text as it was written or read.
-        keys: The texts of the keys that hold it, as many as the options allow (see ``held``).
+        keys: The texts of the keys that hold it.
         passages: Ids of the passages of these keys, in their order.
         closed: False if the length limit cut the quote: then it retrieves nothing.
         score: Log-probability (nats) of a quote that was written.
-        held: Number of keys that hold the quote, named or not.
     """
 
     text: str
@@ -28,7 +27,6 @@ class Quote(NamedTuple):
     passages: tuple[str, ...]
     closed: bool = True
     score: float | None = None
-    held: int = 1
 
 
 class Piece(NamedTuple):

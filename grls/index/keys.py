@@ -73,10 +73,6 @@ class KeyIndex(ABC):
         """
 
     @abstractmethod
-    def held(self, state: Ints, whole: bool = True) -> int:
-        """The number of results of :meth:`keys` without a limit."""
-
-    @abstractmethod
     def tokens(self, key: int) -> Ints:
         """The tokens of a key, without an end token."""
 
@@ -127,10 +123,6 @@ class PrefixKeys(KeyIndex):
         states = self._ends(state[None])[1] if whole else state
         members = self._index.passages(int(states[0])) if len(states) else np.empty(0, dtype=np.int64)
         return np.unique(members if limit is None else members[:limit])
-
-    def held(self, state: Ints, whole: bool = True) -> int:
-        states = self._ends(state[None])[1] if whole else state
-        return int(self._index.count(states).sum())  # a key has one beginning, so it is counted once
 
     def tokens(self, key: int) -> Ints:
         return self._index.tokens(key)[:-1]

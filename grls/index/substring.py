@@ -131,12 +131,6 @@ class SubstringIndex(KeyIndex):
         starts = self._suffixes[low:high].astype(np.int64)
         return np.unique(np.searchsorted(self._starts, starts, side="right") - 1)
 
-    def held(self, state: Ints, whole: bool = True) -> int:
-        low, high, depth = (int(part) for part in state)
-        if whole:  # a key has one end, so it is counted once
-            return self._separators_end(low, high, depth) - low
-        return len(self.keys(state, whole=False))
-
     def tokens(self, key: int) -> Ints:
         ranks = self._ranks[self._starts[key] : self._starts[key + 1] - 1].astype(np.int64)
         return self._vocabulary[ranks - 1]

@@ -18,7 +18,6 @@ from grls.decode.interleave.options import Beam
 from grls.errors import ConfigError, Option
 from grls.io.arguments import (
     Count,
-    NegativeFloat,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -31,7 +30,6 @@ from grls.models.load.base_models import BaseModel
 from grls.models.load.generators import GeneratorSpec
 from grls.models.load.opening import language_source, open_config
 from grls.models.option_names import Device, Kind, Similarity, TrainerPrecision
-from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.train.doc2query.options import PassagesRead
 
 Loss = Literal["full", "allowed"]
@@ -333,13 +331,11 @@ class LearnBeside:
     Args:
         retrievers: Retriever folders of bi-encoders over the corpus, or ``bm25``.
         weights: A weight for each prior; null: 1.
-        done_share: Log-probability of DONE in priors that do not know DONE (nats).
         analyzer: How BM25 splits texts into words.
     """
 
     retrievers: list[str]
     weights: list[float] | None = None
-    done_share: NegativeFloat = DONE_SHARE
     analyzer: Analyzer = USUAL
 
     def __post_init__(self) -> None:

@@ -90,7 +90,7 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
 
     def measure(setting: Setting) -> Quality:
         def search() -> list[list[list[Any]]]:
-            weighed = HybridRetriever(generator, setting, hybrid.done_share, hybrid.normalized)
+            weighed = HybridRetriever(generator, setting, hybrid.normalized)
             rankings = weighed.candidates(dev.queries, depth, dev.evidence)
             size = max(_CANDIDATES, k)
             return [[[hit.passage, hit.score] for hit in ranking[:size]] for ranking in rankings]

@@ -188,7 +188,7 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
         "fuse": Call(
             grls.fuse, {"searchers": [bm25, grls.BM25(TEXTS, k1=1)], "method": "rrf"},
             {"searchers": "list", "method": "text", "weights": "list none", "depth": "whole none",
-             "output": OUTPUT, "rrf_k": "whole number"},
+             "output": OUTPUT},
         ),
         "experiment": Call(
             grls.experiment, {"systems": {"bm25": bm25}, "queries": QUERIES, "gold": GOLD},
@@ -222,7 +222,7 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
         "with_priors": Call(
             lambda priors=dense, **more: generator.with_priors(priors, **more), {},
             {"priors": FOLDER, "weights": "list none", "output": OUTPUT, "empty_weight": "whole number",
-             "done_share": "whole number", "normalized": "flag"},
+             "normalized": "flag"},
         ),
         "rescored": Call(
             dense.rescored, {"model": kinds / "encoder"},
@@ -331,7 +331,7 @@ NUMBERS: list[tuple[str, Callable[[grls.Searcher, grls.Searcher, Path, Any, Any]
     ("rescored", lambda dense, generator, folder, whole, part: dense.rescored(
         folder / "encoder", passages=whole(2), weight=part(0.5))),
     ("fuse", lambda dense, generator, folder, whole, part: grls.fuse(
-        [dense, "bm25"], method="sum", depth=whole(5), weights=np.array([0.5, 2]), rrf_k=part(3))),
+        [dense, "bm25"], method="sum", depth=whole(5), weights=np.array([0.5, part(2)]))),
     ("with_priors", lambda dense, generator, folder, whole, part: generator.with_priors(
         dense, weights=[part(0.5)], empty_weight=part(0.5))),
 ]  # fmt: skip

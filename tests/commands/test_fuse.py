@@ -88,7 +88,7 @@ def test_weights_and_method_are_used_and_recorded(place):
     info = read_info("out/e.jsonl")
     assert info.options["weights"] == [0.2, 0.8]
     assert info.score_mode == "sum"
-    found = fused("a.jsonl", "b.jsonl", "--fusion.method=rrf", "--fusion.rrf_k=1", "--k=2")
+    found = fused("a.jsonl", "b.jsonl", "--fusion.method=rrf", "--k=2")
     assert next(iter(found.values())) == [IDS[2], IDS[3]]
     weights = ("--fusion.method", "sum", "--fusion.weights", "[0.2, 0.8]")
     fused("a.jsonl", "b.jsonl", *weights)

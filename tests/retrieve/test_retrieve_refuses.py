@@ -134,7 +134,6 @@ REFUSED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda r: HopsRetriever(ScriptedHops({}), HopOptions("ranked")), "make no chains"),  # type: ignore[arg-type]
     # fusion
     (lambda r: Fusion("average"), "method must be one of interleave, rrf, sum, got 'average'"),  # type: ignore[arg-type]
-    (lambda r: Fusion("rrf", rrf_k=-1), "rrf_k must be at least 0"),
     (lambda r: Fusion(weights=(1.0, 1.0)), "interleaving takes no weights"),
     (lambda r: Fusion("sum", weights=(0.0, 0.0)), "one of the weights must be above 0"),
     (lambda r: FusionRetriever([r.bm25, OTHER]), r"is over .* BM25Retriever over other\.jsonl"),

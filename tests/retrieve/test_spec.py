@@ -131,8 +131,8 @@ def test_fields_too_many_or_too_few(more: dict[str, Any], says: str) -> None:
     SearchOptions(beams=3, mode="full", early_stop=False, rescore=4, rescore_weight=0.5),
     HopOptions("dynamic", 3, 2, None, -0.5, True, True, "expected-f1"),
     HopOptions("ranked", onward=(0.5, -1.0, 0.0, 2.0, 1e-3, -4.5, 1.0)),
-    Fusion("rrf", weights=(2.0, 0.5), rrf_k=20),
-    PriorOptions(0.3, -2.0, True),
+    Fusion("rrf", weights=(2.0, 0.5)),
+    PriorOptions(0.3, True),
     PriorSpec({"kind": "bm25"}, -1.0, 3.0),
     Analyzer(language="de"),
 ], ids=lambda options: type(options).__name__)  # fmt: skip

@@ -31,10 +31,9 @@ from grls.data.words import Analyzer
 from grls.decode.interleave.markers import TextMarkers
 from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Interleaver, Span
-from grls.errors import MismatchError, Option
+from grls.errors import MismatchError
 from grls.io.files import sha256
 from grls.io.locks import exclusive
-from grls.io.progress import counted
 from grls.models.causal.slots import plant_causal
 from grls.models.load.language import end_tokens, load_language_model
 from grls.models.load.opening import refuse_larger_tokenizer
@@ -127,10 +126,6 @@ class Riches:
             writer = Interleaver(trees, self.keys.index, self.markers, ends, self.options, self._stops)
             for index, outputs in zip(answerable, writer.write(rows, 1, decided), strict=True):
                 written[index] = self._read(outputs[0], queries[index].text)
-        several = sum(q.held > len(q.keys) for answer in written.values() for q in answer.quotes)
-        if several:
-            quotes = counted(several, "quote is", "quotes are")
-            log.warning("%s held by more keys than %s allows to name", quotes, Option("search.max_keys"))
         return [written[index] for index in range(len(inputs))]
 
     def _stops(self, tokens: Sequence[int], spans: Sequence[Span]) -> bool:
@@ -169,7 +164,7 @@ class Riches:
                 numbers = [numbers[row] for row in by_similarity(texts, before, self._analyzer)]
             keys = tuple(self.keys.texts[key] for key in span.keys)
             ids = tuple(self.corpus.ids(numbers))
-            quotes.append(Quote(quoted, keys, ids, span.closed, span.score, span.held))
+            quotes.append(Quote(quoted, keys, ids, span.closed, span.score))
             before = f"{before} {quoted}"
         answers = [n for n, text in enumerate(free) if split_answer(text) is not None]
         pieces: list[Piece] = []
@@ -210,7 +205,7 @@ def run_riches(
     loaded, tokenizer = load_language_model(model, device)
     corpus_keys = build_keys(corpus, tokenizer, keys, prompt.markers)
     program = Riches(loaded, tokenizer, corpus, corpus_keys, prompt, search)
-    names = ("beams", "beam", "whole", "repeat", "max_new_tokens", "max_keys")
+    names = ("beams", "beam", "repeat", "max_new_tokens")
     options = {
         "keys": keys.kind, "anywhere": keys.anywhere, "prompt": prompt.kind, "keywords": prompt.keywords,
         "chat": prompt.chat, **{name: getattr(search, name) for name in names},
@@ -219,7 +214,7 @@ def run_riches(
         **model_settings(model, loaded, tokenizer), **questions.fingerprints,
         "markers": list(prompt.markers),
         "propositions": None if keys.propositions is None else sha256(keys.propositions),
-        "max_key_tokens": search.max_key_tokens, "mode": search.mode, **options,
+        "mode": search.mode, **options,
     }  # fmt: skip
 
     def info(spent: Counter[str]) -> RunInfo:

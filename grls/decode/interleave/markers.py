@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -44,10 +44,6 @@ class Markers:
     barred: Ints
     within: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
-    def quotable(self, tokens: Iterable[int]) -> bool:
-        """Whether tokens can be a whole quote: whole characters, and not only white space."""
-        return True
-
     def opens(self, tokens: Sequence[int]) -> bool:
         return any(tuple(tokens[-len(sequence) :]) == sequence for sequence in self.opening)
 
@@ -63,9 +59,6 @@ class TextMarkers(Markers):
         self._tokenizer, self._text = tokenizer, opening
         last = (n for n, text in enumerate(token_texts(tokenizer)) if text.endswith((opening[-1], _BROKEN)))
         self._last = frozenset(last)
-
-    def quotable(self, tokens: Iterable[int]) -> bool:
-        return is_text(self._tokenizer, tokens)
 
     def opens(self, tokens: Sequence[int]) -> bool:
         if not tokens or tokens[-1] not in self._last:
@@ -153,15 +146,6 @@ def within(tokenizer: Any) -> Ints:
     every = enumerate(token_bytes(tokenizer))
     inside = [token for token, octets in every if octets and octets[0] & 0xC0 == 0x80]
     return np.array(inside, dtype=np.int64)
-
-
-def is_text(tokenizer: Any, tokens: Iterable[int]) -> bool:
-    """Whether tokens are whole characters, and not only white space."""
-    known = token_bytes(tokenizer)
-    try:
-        return bool(b"".join(known[token] for token in tokens).decode().strip())
-    except UnicodeDecodeError:
-        return False
 
 
 def _as_bytes(name: str, kinds: set[str]) -> bytes | None:

@@ -116,7 +116,7 @@ class Interleaver:
         """The tokens that the index allows in beams within keys, and the closing marker."""
         states = np.stack([live[row].state for row in rows])
         closes = self._may_close(rows, live, states)
-        following = self._following(rows, live, states, closes)
+        following = self._following(rows, live, states)
         steps = _at(logits, np.repeat(rows, np.diff(following.offsets)), following.tokens)
         closing = self.markers.closing[0]
         shut = np.flatnonzero(closes)
@@ -140,13 +140,10 @@ class Interleaver:
         best = best[np.flatnonzero(np.diff(parents[best], prepend=-1))]
         return Candidates._make(column[best] for column in found)
 
-    def _following(self, rows: Ints, live: list[LiveBeam], states: Ints, closes: np.ndarray) -> Following:
-        """The tokens that continue the keys of these beams; none for a key so long that it must close."""
+    def _following(self, rows: Ints, live: list[LiveBeam], states: Ints) -> Following:
+        """The tokens that continue the keys of these beams."""
         following = self.index.follow(states)
         lengths = np.array([len(live[row].tokens) - live[row].first for row in rows])
-        forced = closes & (lengths >= self.options.max_key_tokens)
-        if forced.any():
-            following = _without(following, np.repeat(forced, np.diff(following.offsets)))
         if len(self.markers.within) and not lengths.all():  # a quote begins at the beginning of a character
             begins = np.repeat(lengths == 0, np.diff(following.offsets))
             following = _without(following, begins & np.isin(following.tokens, self.markers.within))
@@ -181,9 +178,6 @@ class Interleaver:
 
     def _may_close(self, rows: Ints, live: list[LiveBeam], states: Ints) -> np.ndarray:
         closes = self.index.closes(states)
-        if not self.options.whole:
-            written = [live[row].tokens[live[row].first :] for row in rows]
-            closes |= np.array([bool(tokens) and self.markers.quotable(tokens) for tokens in written])
         if not self.options.repeat:
             for n in np.flatnonzero(closes):
                 before = quoted(live[rows[n]])
@@ -207,12 +201,11 @@ class Interleaver:
         return len({key for span in spans for key in span.keys}) == len(self.index)
 
     def keys(self, state: Ints, used: frozenset[int]) -> tuple[int, ...]:
-        """The keys that a quote names: the first unused keys that hold it, at most ``max_keys``."""
-        most = self.options.max_keys
+        """The keys that a quote names: the first unused keys that end with it."""
         # A key may hold a span several times, and used keys may come first.
-        limit = most + (self._tokens(used)[1] if used else 0)
-        holding = self.index.keys(state, self.options.whole, limit).tolist()
-        return tuple([key for key in holding if key not in used][:most])
+        limit = MOST_KEYS + (self._tokens(used)[1] if used else 0)
+        holding = self.index.keys(state, limit=limit).tolist()
+        return tuple([key for key in holding if key not in used][:MOST_KEYS])
 
 
 class _Run:
@@ -297,9 +290,8 @@ class _Run:
         spans, mode = beam.spans, beam.mode
         if mode == KEY and candidates.closes[c]:
             last = len(beam.tokens)
-            held = self.writer.index.held(state, self.writer.options.whole)
             used = frozenset() if self.writer.options.repeat else quoted(beam)
-            span = Span(beam.first, last, self.writer.keys(state, used), score - beam.before, True, held)
+            span = Span(beam.first, last, self.writer.keys(state, used), score - beam.before, True)
             spans, mode = (*spans, span), CLOSING
         elif mode == CLOSING:
             grown = spans[-1]._replace(score=spans[-1].score + score - beam.score)
@@ -316,7 +308,7 @@ class _Run:
         if beam.mode == KEY:
             spans = (*spans, Span(beam.first, len(beam.tokens), (), score - beam.before, False))
         elif beam.mode == CLOSING:
-            spans = (*spans[:-1], spans[-1]._replace(keys=(), closed=False, held=0))
+            spans = (*spans[:-1], spans[-1]._replace(keys=(), closed=False))
         results = self.results[self.queries[slot]]
         results.append(Interlaced(beam.tokens, spans, score, ended))
         results.sort(key=lambda output: -output.score)
@@ -325,6 +317,8 @@ class _Run:
 
 FREE, KEY, CLOSING = range(3)
 """The mode of a beam: in free text, in a key, or in a closing marker."""
+MOST_KEYS = 100
+"""Keys that a quote names, at most; only their passages are retrieved."""
 _CACHED = 1000
 """The number of sets of used keys whose tokens are cached."""
 
@@ -335,10 +329,10 @@ class Span(NamedTuple):
     Attributes:
         first: Position of its first token in the output.
         last: Position after its last token, before the closing marker.
-        keys: Numbers of the keys that hold it, at most ``max_keys``; empty if it was not closed.
+        keys: Numbers of the keys that end with it, at most 100; empty if it was not closed. Another quote may
+            name further ones.
         score: Log-probability (nats) of its tokens and of the closing marker.
         closed: False if the length limit came first; then nothing was retrieved.
-        held: The number of all keys that hold it, named or not; 0 if it was not closed.
     """
 
     first: int
@@ -346,7 +340,6 @@ class Span(NamedTuple):
     keys: tuple[int, ...]
     score: float
     closed: bool
-    held: int = 0
 
 
 @dataclass(frozen=True)

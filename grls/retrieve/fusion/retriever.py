@@ -41,6 +41,8 @@ from grls.retrieve.registry import BM25, Opening, open_member
 from grls.retrieve.spec import MANIFEST, Member, check_fields, from_fields, recorded
 
 Method = Literal["interleave", "rrf", "sum"]
+_RRF = 60
+"""What is added to every rank, as in the paper of rrf."""
 FUSED = 20
 """Default number of hits of each member of a folder that give scores."""
 
@@ -53,12 +55,10 @@ class Fusion:
         method: ``interleave``: a passage of each ranking in turn; ``rrf``: by reciprocal ranks; ``sum``: by
             scores that are scaled to [0, 1] in each ranking.
         weights: A weight for each ranking, in their order (``rrf``, ``sum``); null: equal weights.
-        rrf_k: Constant that is added to every rank (``rrf``).
     """
 
     method: Method = "interleave"
     weights: tuple[NonNegativeFloat, ...] | None = None
-    rrf_k: NonNegativeFloat = 60
 
     def __post_init__(self) -> None:
         if self.weights is None:
@@ -95,7 +95,7 @@ class Fusion:
         """What each hit of a ranking adds to the score of its passage."""
         if self.method == "sum":
             return [weight * score for score in min_max(hits)]
-        return [weight / (self.rrf_k + rank) for rank in range(1, len(hits) + 1)]
+        return [weight / (_RRF + rank) for rank in range(1, len(hits) + 1)]
 
     def fuse_first(self, rankings: Sequence[Sequence[Hit]], depth: int, k: int) -> list[Hit]:
         """The k best of the fused first ``depth`` hits of each ranking, so no score depends on their length.
@@ -194,7 +194,7 @@ class FusionRetriever:
     def open(folder: Path, spec: dict[str, Any], opening: Opening) -> FusionRetriever:
         """``bm25`` is over the corpus of the other members."""
         file = folder / MANIFEST
-        check_fields(spec, ("members",), ("method", "weights", "rrf_k", "depth"), file)
+        check_fields(spec, ("members",), ("method", "weights", "depth"), file)
         fusion = from_fields(Fusion, spec, file, "fusion")
         parts = from_fields(_Members, spec, file, "fusion")
         opened = dict[int, Any]()

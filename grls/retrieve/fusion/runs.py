@@ -59,10 +59,10 @@ def ensemble(
         "members_depth": min(depths, default=None),
         "pool": any(run.is_ranking for run in members),
     }
-    method = {"method": fusion.method, "rrf_k": fusion.rrf_k}
+    method = {"method": fusion.method, "weights": fusion.weights}
     # Empty where that of a member is unknown.
     prints = [run.info.retriever if run.info is not None else "" for run in members]
-    parts = json.dumps([prints, {**method, "weights": fusion.weights}]).encode()
+    parts = json.dumps([prints, method]).encode()
     info = RunInfo(
         system="ensemble",
         name=name or f"{fusion.method} of {' + '.join(run.name for run in members)}",
@@ -75,7 +75,7 @@ def ensemble(
         stages=tuple(dict.fromkeys(stage for info in infos for stage in info.stages)),
         members=tuple(run.name for run in members),
         seconds=perf_counter() - start + sum(info.seconds for info in infos),  # members' time counts
-        options={**sources, **method, **options, "weights": fusion.weights},
+        options={**sources, **options, **method},
         retriever=hashlib.sha256(parts).hexdigest() if all(prints) else "",
         computed_tokens=sum(tokens) if len(tokens) == len(members) else None,
     )

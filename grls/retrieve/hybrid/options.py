@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from grls.errors import ConfigError
-from grls.io.arguments import NegativeFloat, NonNegativeFloat, PositiveFloat, options
+from grls.io.arguments import NonNegativeFloat, PositiveFloat, options
 from grls.retrieve.spec import Member, recorded
-
-DONE_SHARE = math.log(0.5)
-"""Log-probability of DONE in a prior that does not know DONE (nats): that of all passages together."""
 
 
 @options()
@@ -39,13 +35,11 @@ class PriorOptions:
     Args:
         empty_weight: Share of a passage's log-probability under an empty prompt that is subtracted from its
             score, against passages that the generator favours for any query. 0: none.
-        done_share: Log-probability of DONE in priors that do not know DONE (nats, below 0).
         normalized: Normalize the sums of scores at every token, for a generator that was trained beside these
             priors (``--data.prior``) with these weights.
     """
 
     empty_weight: NonNegativeFloat = 0.0
-    done_share: NegativeFloat = DONE_SHARE
     normalized: bool = False
 
 

@@ -32,8 +32,10 @@ from grls.models.base import Floats
 from grls.retrieve.base import AllScores, Evidence, Retriever, ScoresAll
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.retrieve.registry import Opening, load_named
+
+DONE_SHARE = math.log(0.5)
+"""Log-probability of DONE in a prior that does not know DONE (nats): that of all passages together."""
 
 
 def scoring(retriever: Retriever, name: str = "") -> ScoresAll:
@@ -147,7 +149,7 @@ class WeightedSource(NamedTuple):
         return self.source.temperature if self.temperature is None else self.temperature
 
 
-def check_priors(priors: Sequence[WeightedSource], corpus: Corpus, done_share: float) -> None:
+def check_priors(priors: Sequence[WeightedSource], corpus: Corpus) -> None:
     for prior in priors:
         source = prior.source
         if not math.isfinite(prior.weight):
@@ -168,13 +170,12 @@ def prior_of(
     queries: Sequence[Query],
     evidence: Evidence,
     done: int,
-    done_share: float = DONE_SHARE,
     normalized: bool = False,
 ) -> Prior:
     """The prior of the search for Q queries, from sources.
 
     Sources of weight 0 have no effect. ``done`` is the number of DONE, which follows the last passage;
-    sources that do not know it give it the log-probability ``done_share``. ``normalized``: see
+    sources that do not know it give it as much as all passages together. ``normalized``: see
     :class:`~grls.decode.prior.Prior`.
     """
 
@@ -188,5 +189,5 @@ def prior_of(
         if prior.weight:
             known = prior.source.scores_done
             weights = partial(log_weights, prior.source.scores(queries, evidence), prior)
-            parts.append(WeightedPrior(weights, prior.weight, None if known else Fixed(done, done_share)))
+            parts.append(WeightedPrior(weights, prior.weight, None if known else Fixed(done, DONE_SHARE)))
     return Prior(tuple(parts), normalized)

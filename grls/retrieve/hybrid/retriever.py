@@ -36,7 +36,7 @@ from grls.retrieve.base import ChainToContinue, Description, Evidence, HopHits, 
 from grls.retrieve.generative.plans import run_plans
 from grls.retrieve.generative.retriever import GenerativeRetriever, as_generator
 from grls.retrieve.hops.finders import hits_and_done
-from grls.retrieve.hybrid.options import DONE_SHARE, PriorOptions, PriorSpec
+from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.hybrid.priors import (
     EmptyPromptPrior,
     WeightedSource,
@@ -60,7 +60,6 @@ class HybridRetriever:
     Args:
         generator: The generator.
         priors: The sources that look ahead; those of weight 0 have no effect.
-        done_share: Log-probability of DONE in priors that do not know DONE (nats, below 0).
         normalized: Normalize the sums of scores at every token, for a generator that was trained with these
             priors; false: they are sums of log-probabilities.
     """
@@ -74,13 +73,11 @@ class HybridRetriever:
         self,
         generator: GenerativeRetriever,
         priors: Sequence[WeightedSource],
-        done_share: float = DONE_SHARE,
         normalized: bool = False,
     ):
-        check_priors(priors, generator.corpus, done_share)
+        check_priors(priors, generator.corpus)
         self.generator = generator
         self.priors = tuple(priors)
-        self.done_share = done_share
         self.scores_are_log_probabilities = self.normalized = normalized
 
     def run_plans(self, source: PlanSource) -> None:
@@ -91,7 +88,7 @@ class HybridRetriever:
     def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
         """Priors of folders are opened in float32; ``bm25`` is over the generator's corpus."""
         file = folder / MANIFEST
-        check_fields(spec, ("generator", "priors"), ("empty_weight", "done_share", "normalized"), file)
+        check_fields(spec, ("generator", "priors"), ("empty_weight", "normalized"), file)
         options = from_fields(PriorOptions, spec, file, "hybrid")
         member = open_member(spec["generator"], folder, "generator", replace(opening, hop_by_hop=False))
         generator = as_generator(member, f"{file}: priors look ahead for a generator")
@@ -128,7 +125,7 @@ class HybridRetriever:
             weighed.append(WeightedSource(scoring(member, name), prior.weight, prior.temperature, name))
         if options.empty_weight:
             weighed.append(WeightedSource(EmptyPromptPrior(generator), -options.empty_weight))
-        return cls(generator, weighed, options.done_share, options.normalized)
+        return cls(generator, weighed, options.normalized)
 
     @property
     def corpus(self) -> Corpus:
@@ -151,7 +148,6 @@ class HybridRetriever:
             "prior_temperature": [prior.divisor for prior in members],
             "prior_normalized": self.normalized,
             "empty_weight": abs(empty),
-            "done_share": self.done_share,
         }
         mode, _, rescored = described.score_mode.partition(",")
         mode = f"{mode} with priors{',' + rescored if rescored else ''}"
@@ -255,8 +251,7 @@ class HybridRetriever:
         return self.generator.search(*self._arguments(queries, evidence, k, hidden, allow))
 
     def priors_of(self, queries: Sequence[Query], evidence: Evidence) -> Prior:
-        done, share = self.generator.done, self.done_share
-        return prior_of(self.priors, queries, evidence, done, share, self.normalized)
+        return prior_of(self.priors, queries, evidence, self.generator.done, self.normalized)
 
     def _arguments(
         self,

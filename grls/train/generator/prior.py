@@ -41,24 +41,22 @@ def open_priors(
     sources = open_sources(corpus, prior.retrievers, device, options, prior.analyzer)
     parts = zip(sources, prior.weights or [1.0] * len(sources), prior.retrievers, strict=True)
     weighed = tuple(WeightedSource(source, weight, None, name) for source, weight, name in parts)
-    check_priors(weighed, corpus, prior.done_share)
-    return OpenPriors(weighed, prior.done_share, corpus, spans)
+    check_priors(weighed, corpus)
+    return OpenPriors(weighed, corpus, spans)
 
 
 class OpenPriors(NamedTuple):
     """Open priors with weights.
 
-    ``done_share``: log-probability of DONE in priors that do not know DONE (nats). ``spans``: the
-    identifiers that the generator writes, if a passage has several; None: it has one.
+    ``spans``: the identifiers that the generator writes, if a passage has several; None: it has one.
     """
 
     weighed: tuple[WeightedSource, ...]
-    done_share: float
     corpus: Corpus
     spans: Identifiers | None
 
     def beside(self, generator: GenerativeRetriever) -> HybridRetriever:
-        return HybridRetriever(generator, self.weighed, self.done_share, normalized=True)
+        return HybridRetriever(generator, self.weighed, normalized=True)
 
     def gains(self, index: ConstraintIndex, hops: Sequence[HopExample]) -> Gains:
         """The gains for the allowed tokens of a batch of hops; 0 for hops without a query."""
@@ -69,7 +67,6 @@ class OpenPriors(NamedTuple):
             [Query(str(n), hop.query) for n, hop in zip(numbers.tolist(), queried, strict=True)],
             [self.corpus.passages(hop.evidence) for hop in queried],
             len(self.corpus),
-            self.done_share,
             normalized=True,
         )
         # All passages but the evidence may be retrieved, as in the search. A gold passage with the text of

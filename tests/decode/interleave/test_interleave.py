@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, VOCABULARY, small_llama, small_t5
 
+from grls.decode.interleave import search
 from grls.decode.interleave.markers import Markers
 from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Interleaver
@@ -102,8 +103,6 @@ def reference(
     known = spans(keys, anywhere)
 
     def holding(span: Key) -> set[int]:
-        if not options.whole:
-            return known[span]
         return {n for n in known[span] if keys[n][-len(span) :] == span and (anywhere or keys[n] == span)}
 
     def used(tokens: Key, closed: list[tuple[int, int]]) -> set[int]:
@@ -135,8 +134,6 @@ def reference(
             may = not (before and before >= holding(span))
         if not options.repeat and used(tokens, closed):
             after = [t for t in after if not used(tokens, closed) >= known[(*span, t)]]
-        if may and len(span) >= options.max_key_tokens:
-            after = []
         after += [markers.closing[0]] if may else []
         if not after:
             return []
@@ -183,10 +180,8 @@ def test_writes_what_the_definition_says(data: Any) -> None:
         beams,
         data.draw(st.sampled_from(["adaptive", "full", "greedy"])),
         data.draw(st.sampled_from(["full", "renormalized"])),
-        whole=data.draw(st.booleans()),
         repeat=data.draw(st.booleans()),
         max_new_tokens=data.draw(st.integers(1, 14)),
-        max_key_tokens=data.draw(st.integers(1, 5)),
         batch_size=data.draw(st.integers(1, 3)),
     )
     k = data.draw(st.integers(1, beams))
@@ -271,7 +266,7 @@ def test_a_stop_ends_free_text_only() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [({"beams": 0}, "beams"), ({"beam": "wide"}, "beam must be one of .*'wide'"), ({"mode": "half"}, "half"),
-     ({"max_key_tokens": 0}, "max_key_tokens"), ({"batch_size": 0}, "batch_size")],
+     ({"batch_size": 0}, "batch_size")],
 )  # fmt: skip
 def test_wrong_options_are_refused(wrong: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -287,17 +282,19 @@ def test_wrong_k_is_refused() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 3, 100])
-@pytest.mark.parametrize("anywhere", [True, False])
-def test_a_span_held_by_more_keys_than_are_named_is_no_dead_end(most: int, anywhere: bool) -> None:
+def test_a_span_held_by_more_keys_than_are_named_is_no_dead_end(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Quoting(Hashed):
         def every(self) -> torch.Tensor:
             logits = torch.full((len(self.now), SIZE), -5.0)
             logits[:, OPEN], logits[:, 3], logits[:, CLOSE] = 3.0, 2.0, 2.5
             return logits
 
-    keys = [(4, 3), (5, 3), (6, 3), (7, 3)] if anywhere else [(3, 4), (3, 5), (3, 6), (3, 7)]
-    options = InterleaveOptions(1, max_keys=most, whole=anywhere, max_new_tokens=30)
-    writer = Interleaver(Quoting(), key_index(keys, anywhere), ONE, (END,), options)  # type: ignore[arg-type]
+    monkeypatch.setattr(search, "MOST_KEYS", most)
+    index = key_index([(4, 3), (5, 3), (6, 3), (7, 3)], anywhere=True)
+    options = InterleaveOptions(1, max_new_tokens=30)
+    writer = Interleaver(Quoting(), index, ONE, (END,), options)  # type: ignore[arg-type]
     (found,) = writer.write([(7,)])[0]
     named = [span.keys for span in found.spans]
     assert sorted(key for some in named for key in some) == [0, 1, 2, 3]  # each once

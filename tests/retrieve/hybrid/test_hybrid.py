@@ -24,11 +24,8 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
-from grls.retrieve.hybrid.options import DONE_SHARE
-from grls.retrieve.hybrid.priors import (
-    EmptyPromptPrior,
-    WeightedSource,
-)
+from grls.retrieve.hybrid import priors
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, WeightedSource
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.tune.priors import Pool, Setting, beside, prior_choices, tune_in_turn, tune_together
 from grls.tune.step import DevQueries, Quality
@@ -114,10 +111,9 @@ def test_done_has_its_share_unless_the_prior_knows_it(
     count = len(generator.corpus)
     inputs = generator.codec.model_input(generator.encode(QUERIES[:1])[0])
     alone = score_all(generator.decoder(1).generator, generator.index, inputs)
-    for share in (DONE_SHARE, -3.0):
-        hybrid = HybridRetriever(generator, [WeightedSource(dense, 0.5, 10.0)], share)
-        done = hybrid.retrieve_hop(QUERIES[:1], NONE[:1], count)[0].done
-        assert done == pytest.approx(alone[-1] + 0.5 * share, abs=1e-3)
+    hybrid = HybridRetriever(generator, [WeightedSource(dense, 0.5, 10.0)])
+    done = hybrid.retrieve_hop(QUERIES[:1], NONE[:1], count)[0].done
+    assert done == pytest.approx(alone[-1] + 0.5 * np.log(0.5), abs=1e-3)
     monkeypatch.setattr(dense.encoder, "learned_done", True)
     source = dense
     assert source.scores_done
@@ -129,10 +125,11 @@ def test_done_has_its_share_unless_the_prior_knows_it(
     assert step[0].done == pytest.approx(alone[-1] + 0.5 * log_softmax(scores / 10)[-1], abs=1e-3)
 
 
-def test_done_that_fell_out_of_the_beam_is_not_known(generator: GenerativeRetriever, data: Path) -> None:
+def test_done_that_fell_out_of_the_beam_is_not_known(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(priors, "DONE_SHARE", -500.0 / 1e-3)
     narrow = small_retriever(data, beams=2)
     prior = WeightedSource(EmptyPromptPrior(narrow), 1e-3)
-    steps = HybridRetriever(narrow, [prior], -500.0 / 1e-3).retrieve_hop(QUERIES, NONE, 1)
+    steps = HybridRetriever(narrow, [prior]).retrieve_hop(QUERIES, NONE, 1)
     assert [(len(step.hits), step.done) for step in steps] == [(1, None), (1, None)]
 
 

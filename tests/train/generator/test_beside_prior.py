@@ -68,7 +68,7 @@ def test_the_loss_of_views_is_what_the_search_scores(root: Path) -> None:
     for hop in chain:
         evidence = [data.corpus.passages(hop.evidence)]
         asked = (data.priors.weighed, [Query("q", hop.query)], evidence, len(data.corpus))
-        beside = prior_of(*asked, data.priors.done_share, normalized=True)
+        beside = prior_of(*asked, normalized=True)
         prior = prior_over_spans(beside, spans)
         (leaves,) = decoder.frontier([hop.source], [hidden_spans(spans, rows, hop.evidence)], prior=prior)
         weights = {passage: 1 / len(hop.gold) for passage in hop.gold}
