@@ -72,6 +72,6 @@ def test_the_names_that_may_follow_a_verb_stand_in_lines(monkeypatch: Patch, cap
     """They were one paragraph, whose lines ended in the middle of a command."""
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit):
-        main(["fuse", "--help"])
+        main(["index", "--help"])
     text = capsys.readouterr().out
-    assert re.search(r"\n\nSee also `grls fuse NAME`:\n\n  cut {13} *cut each ranking", text)
+    assert re.search(r"\n\nSee also `grls index NAME`:\n\n  hybrid {10} *a generator with priors", text)
