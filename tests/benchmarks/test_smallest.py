@@ -14,6 +14,7 @@ from benchmarks import (
     cost,
     decode,
     device,
+    encoders,
     filters,
     hops,
     hybrid,
@@ -113,6 +114,17 @@ def test_the_table_of_hybrids_has_every_system(kinds: Path, capsys: pytest.Captu
     assert float(found[0][-1]) == 1.0
     assert all(0 <= float(cell) <= 100 for row in found for cell in row[1:5])
     assert all(float(cell) > 0 for row in found for cell in row[5:])
+
+
+def test_encoders_search_so_many_passages_with_all_gold_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(encoders, "in_process", lambda work, *arguments: work(*arguments))
+    data, encoder = write_small(tmp_path / "data"), tiny_bert(tmp_path / "bert")
+    encoders.main([str(encoder)], [str(data)], passages=5, precision="float32")
+    found = rows(capsys)
+    assert [row[0] for row in found] == ["bert", "bert, fused", "bert, hops", "bert, hops, fused"]
+    assert {row[2] for row in found} == {"100.0"}  # the five best are all there are
 
 
 def test_the_rival_of_fixed_length_ids_has_to_be_there(tmp_path: Path) -> None:
