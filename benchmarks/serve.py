@@ -268,6 +268,8 @@ def generated(folder: Path, passages: int, kind: Written) -> str:
 
 def _with_priors(plan: scale.Plan, output: Path) -> None:
     """A generator of spans with a bi-encoder and BM25 that look ahead, as the default recipe has it."""
+    from grls.data.identifiers import FOLDER
+    from grls.identifiers.spans import Spans
     from grls.index.options import IndexOptions, LimitOptions
     from grls.io.ending import quiet
     from grls.retrieve.build import Building, build
@@ -277,7 +279,9 @@ def _with_priors(plan: scale.Plan, output: Path) -> None:
 
     quiet()
     model, encoder, dense = (str(Path(plan.folder) / name) for name in ("model", "encoder", "dense"))
-    spans = IndexOptions(memory=plan.memory, span_words=8)
+    (Path(model) / FOLDER).mkdir(exist_ok=True)
+    Spans(8).write(Path(model) / FOLDER)  # as a training of spans does
+    spans = IndexOptions(memory=plan.memory)
     build(model, str(plan.data), Building(str(plan.retriever), "generative", spans))
     _write_encoder(model, encoder)
     limits = LimitOptions(input=_QUERY)

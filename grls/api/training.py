@@ -212,9 +212,9 @@ class Generator:
             corpus: The passages (:func:`~grls.data.inputs.entries.corpus_of`).
             output: The retriever folder; an earlier one there is replaced; None: a temporary folder.
             device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
-            options: Of :class:`~grls.index.options.IndexOptions` (``backend``, ``form``, ``memory``,
-                ``span_words``) and of :class:`~grls.index.options.LimitOptions` (``passage``, ``query``,
-                ``input``, ``evidence``).
+            options: Of :class:`~grls.index.options.IndexOptions` (``backend``, ``form``, ``memory``)
+                and of :class:`~grls.index.options.LimitOptions` (``passage``, ``query``, ``input``,
+                ``evidence``).
 
         Raises:
             ConfigError: An option cannot be used, or the device does not exist.

@@ -6,7 +6,7 @@ import re
 from typing import Literal
 
 from grls.errors import ConfigError
-from grls.io.arguments import Count, NonNegativeInt, options
+from grls.io.arguments import Count, options
 
 Form = Literal["whole", "prefixes"]
 """What is stored of each row: the whole row, or only the shortest prefix that no other row has."""
@@ -24,17 +24,11 @@ class IndexOptions:
             with backend ``array``.
         memory: Memory for building the index, such as 500MB or 8GB, without model and corpus. A larger index
             is sorted on disk, beside the output. Only with backend ``array``.
-        span_words: Length in words of the spans that the model writes; 0: it writes whole passages; null: as
-            in training (a model without a record of it writes passages).
-
-    Raises:
-        ConfigError: ``memory`` is no size, or ``span_words`` is below 0.
     """
 
     backend: str = "array"
     form: Form = "whole"
     memory: str = "2GB"
-    span_words: NonNegativeInt | None = None
 
     def __post_init__(self) -> None:
         memory_bytes(self.memory)

@@ -57,8 +57,7 @@ class Building:
 
 
 _OF_KINDS = (
-    "index.backend", "index.form", "index.span_words", "limits.passage", "limits.query", "limits.input",
-    "similarity", "workers",
+    "index.backend", "index.form", "limits.passage", "limits.query", "limits.input", "similarity", "workers",
 )  # fmt: skip
 """Options of building that some kinds alone use."""
 

@@ -17,6 +17,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from encoder_models import tiny_colbert, tiny_splade
+from small_data import of_spans
 
 import grls
 from grls.errors import GrlsError
@@ -133,7 +134,8 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
     }  # fmt: skip
     dense, generator = retrievers["dense"], retrievers["generative"]
     encoder, writer = grls.BiEncoder(kinds / "bert"), grls.Generator(kinds / "generative" / "model")
-    built = {"spans": writer.index(kinds / "data", span_words=3, device="cpu")}
+    spans = grls.Generator(of_spans(kinds / "generative" / "model", folder / "writes-spans", 3))
+    built = {"spans": spans.index(kinds / "data", device="cpu")}
     for kind, model in {"sparse": tiny_splade(folder), "multi-vector": tiny_colbert(folder)}.items():
         build(str(model), str(kinds / "data"), Building(str(folder / kind), kind, device="cpu"))
         built[kind] = grls.load(folder / kind, device="cpu")
@@ -182,7 +184,7 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
         "Generator.index": Call(
             writer.index, {**passages, "device": "cpu"},
             {"corpus": "any", "output": OUTPUT, "device": "text", "backend": "text", "form": "text",
-             "memory": "text", "span_words": "whole none", "passage": "whole none", "query": "whole none",
+             "memory": "text", "passage": "whole none", "query": "whole none",
              "input": "whole none", "evidence": "whole none"},
         ),
         "fuse": Call(

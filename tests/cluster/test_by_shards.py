@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from encoder_models import tiny_colbert, tiny_splade
-from small_data import contents, tiny_bert
+from small_data import contents, of_spans, tiny_bert
 
 from grls.cluster.options import WorkerOptions, Workers
 from grls.cluster.plan import shards_folder
@@ -28,18 +28,20 @@ def here(shard: int) -> Workers:
 
 
 @pytest.mark.parametrize(
-    ("form", "span_words", "shard"),
+    ("form", "words", "shard"),
     [("whole", 0, 3), ("whole", 3, 100), ("prefixes", 3, 3), ("prefixes", 0, 100)],
 )
 def test_an_index_of_shards_has_the_bytes_of_one_process(
-    data: Path, model: str, tmp_path: Path, form: str, span_words: int, shard: int
+    data: Path, model: str, tmp_path: Path, form: str, words: int, shard: int
 ) -> None:
-    options = IndexOptions(form=form, span_words=span_words)  # type: ignore[arg-type]
+    options = IndexOptions(form=form)  # type: ignore[arg-type]
+    if words:
+        model = str(of_spans(Path(model), tmp_path / "model", words))
     build(model, str(data), Building(f"{tmp_path}/one", "generative", options))
     line = build(model, str(data), Building(f"{tmp_path}/two", "generative", options, workers=here(shard)))
     assert line.startswith(f"{tmp_path}/two: 10 passages")
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["one", "two"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [*["model"] * bool(words), "one", "two"]
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "multi-vector"])

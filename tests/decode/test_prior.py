@@ -248,12 +248,6 @@ def test_ranges_equal_plain_reductions(rows: int, seed: int) -> None:
         assert ranges.over(slots, low, high) == pytest.approx(expected, rel=1e-12, abs=0)
 
 
-def test_a_small_mass_beside_a_great_one_keeps_its_digits() -> None:
-    ranges = Ranges(np.add, 0.0, 1)
-    ranges.put(np.array([0]), [np.array([1.0, 1e-30, 2e-30, 3e-30, 1.0, 1.0])])
-    assert ranges.over(np.array([0]), np.array([1]), np.array([4]))[0] == pytest.approx(6e-30)
-
-
 @pytest.mark.parametrize("block", [1, 3, 512])
 def test_the_walk_equals_scoring_passage_by_passage(block: int) -> None:
     rng = np.random.default_rng(1)

@@ -1,6 +1,7 @@
 """A data set small enough to know by heart: animals, two traits each, two rules."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ from transformers import PreTrainedTokenizerBase
 from grls.data.codec import Limits, add_special_tokens
 from grls.data.corpus import Corpus
 from grls.data.dataset import write_dataset
+from grls.data.identifiers import FOLDER
 from grls.data.types import Passage, Query
+from grls.identifiers.spans import Spans
 from grls.models.load.build import train_tokenizer
 from grls.models.load.generators import ScratchT5
 from grls.retrieve.generative.options import SearchOptions
@@ -30,6 +33,13 @@ TRICKY = [
     Passage("e", ""),
 ]
 """Passages that are hard to carry."""
+
+
+def of_spans(model: Path, folder: Path, words: int) -> Path:
+    """A copy of a model, with what training on spans leaves in its folder."""
+    (shutil.copytree(model, folder) / FOLDER).mkdir()
+    Spans(words).write(folder / FOLDER)
+    return folder
 
 
 FROGS = [

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from small_data import passages, small_retriever
 
 from grls.data.corpus import Corpus
-from grls.data.filters import Only
 from grls.data.types import Passage, Query
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, DataError, GrlsError
@@ -63,11 +62,6 @@ def over(retriever: GenerativeRetriever, kept: list[Passage]) -> GenerativeRetri
     )
 
 
-def same(found: Any, expected: Any) -> None:
-    for some, others in zip(found, expected, strict=True):
-        assert {h.id: h.score for h in some} == pytest.approx({h.id: h.score for h in others}, abs=1e-4)
-
-
 @pytest.mark.parametrize("kind", ["generative", "bm25", "dense", "sparse", "multi-vector", "ensemble"])
 @settings(max_examples=15, deadline=None)
 @given(
@@ -86,12 +80,6 @@ def test_a_query_finds_the_best_of_its_allowed_passages(kind: str, kinds: dict[s
             assert [hit.id for hit in hits] == expected
         else:
             assert {hit.id for hit in hits} == set(expected)
-
-
-def test_a_filter_scores_as_an_index_of_the_allowed_passages(generative: GenerativeRetriever) -> None:
-    alone = over(generative, [p for p in passages() if p.id in SOME])
-    same(generative.retrieve(QUERIES, 10, SOME), alone.retrieve(QUERIES, 10))
-    same(generative.retrieve(QUERIES, 10, [Only(frozenset(SOME))] * 3), alone.retrieve(QUERIES, 10))
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

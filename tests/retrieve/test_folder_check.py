@@ -15,7 +15,6 @@ from grls.data.corpus import Corpus
 from grls.index.index_check import check_index
 from grls.io.seal import seal
 from grls.retrieve.folder_check import check_folder, format_folder_check
-from grls.retrieve.registry import Opening
 from grls.retrieve.spec import MANIFEST, read_spec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
@@ -115,6 +114,3 @@ def test_the_command_reports_and_ends_with_1(place: Path, tmp_path: Path, capsys
     assert "BROKEN  opens" in out
     assert "embeddings.npy: it has changed (0 bytes, expected" in out
     assert err == f"error: {broken}: 2 of 4 checks are broken, see above.\n"
-
-
-CPU = Opening("cpu")

@@ -147,7 +147,6 @@ def test_what_is_unknown_differs_from_nothing() -> None:
 
 
 SPACED = Corpus.from_passages([Passage("a", "alpha", "First"), Passage("b", "beta"), Passage("c d", "gamma")])
-DYNAMIC = RunInfo("generator", "mine", "dynamic", "", "", "", "test", "full")
 
 
 def test_a_retriever_with_few_candidates_tells_no_deeper_than_these() -> None:

@@ -38,7 +38,6 @@ from grls.data.identifiers import (
     refuse_missing_rows,
 )
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.identifiers.spans import Spans
 from grls.index.base import ConstraintIndex, Segment
 from grls.index.build import ShardSorter, build_index, index_of_shards
 from grls.index.options import memory_bytes
@@ -69,8 +68,8 @@ _OFFSETS = "offsets.npy"
 
 
 def build_folder(cls: Any, model: str, corpus: str, building: Building) -> str:
-    """Files in the folder of a model hold the length limits of its training, its identifiers and how it
-    rescores. Options override these files.
+    """Files in the folder of a model hold the length limits of its training, which options override, its
+    identifiers, and how it rescores.
     """
     source = Pretrained(model)
     loaded = source.load()
@@ -80,12 +79,10 @@ def build_folder(cls: Any, model: str, corpus: str, building: Building) -> str:
         limits = limits_of(read_json(trained), trained, "train the model again, or remove the file")
     own_limits = {name: value for name, value in asdict(building.limits).items() if value is not None}
     codec = Codec(loaded.tokenizer, limits._replace(**own_limits), is_causal(loaded.model))
-    span_words, kind = building.index.span_words, None
-    if span_words is None and (Path(model) / FOLDER / IDENTIFIERS).is_file():
+    kind = None
+    if (Path(model) / FOLDER / IDENTIFIERS).is_file():
         kind = read_kind(Path(model) / FOLDER).knowing(passages)
         refuse_missing_rows(kind, codec, model)
-    elif span_words:
-        kind = Spans(span_words)
     identifiers = None if kind is None else Identifiers(kind, passages)
     listed, options, memory = identifiers or passages, building.index, memory_bytes(building.index.memory)
     with temporary(building.output) as scratch:

@@ -102,8 +102,7 @@ class GenerativeRetriever:
     embeddable = False
     scores_are_log_probabilities = True
     built_with = (
-        "index.backend", "index.form", "index.span_words", "limits.passage", "limits.query", "limits.input",
-        "workers",
+        "index.backend", "index.form", "limits.passage", "limits.query", "limits.input", "workers",
     )  # fmt: skip
 
     def __init__(

@@ -1,18 +1,16 @@
 """Retrieval by spans: pooled by passage, hop by hop, with filters and priors, on disk, and after updates."""
 
 import math
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from failing import fails, raises
 from fixture_types import Capsys
 from models_small import log_probability
-from small_data import queries, scratch
+from small_data import of_spans, queries
 
 from grls.cli import main
 from grls.data.corpus import Corpus
@@ -20,7 +18,6 @@ from grls.data.identifiers import FOLDER, IDENTIFIERS, Identifiers, read_kind
 from grls.data.types import Passage
 from grls.decode.beam import ScoredPassage
 from grls.decode.frontier import Frontier
-from grls.decode.gpu.search import DeviceDecoder
 from grls.decode.prior import Fixed, Prior, WeightedPrior
 from grls.errors import DataError, MismatchError
 from grls.identifiers.spans import Spans
@@ -28,7 +25,6 @@ from grls.index.build import index_sequences
 from grls.io.files import read_json, write_json
 from grls.io.seal import seal
 from grls.models.load.generators import CausalLM
-from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative import span_scores as views_module
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -40,8 +36,6 @@ from grls.retrieve.generative.span_scores import (
     prior_over_spans,
     ranked,
 )
-from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, WeightedSource, open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.spec import MANIFEST, read_spec
@@ -228,15 +222,10 @@ def test_prefixes_alone_find_the_same(retriever: GenerativeRetriever) -> None:
 
 
 def test_the_commands_make_and_use_it(data: Path, llama: Path, tmp_path: Path, capsys: Capsys) -> None:
-    model, folder = shutil.copytree(llama, tmp_path / "llama"), tmp_path / "retriever"
-    command = ["index", f"{model}", f"--corpus={data}", f"--output={folder}"]
-    (model / FOLDER).mkdir()
-    Spans(4).write(model / FOLDER)  # as training writes it
-    for option, words in ((["0"], 0), (["2"], 2), ([], 4)):
-        assert main([*command, *(f"--index.span_words={words}" for words in option)]) == 0
-        assert (" identifiers (spans), " in capsys.readouterr().out) == bool(words)
-        assert (folder / FOLDER).is_dir() == bool(words)
-        assert not words or read_kind(folder / FOLDER) == Spans(words)
+    model, folder = of_spans(llama, tmp_path / "llama", 4), tmp_path / "retriever"
+    assert main(["index", f"{model}", f"--corpus={data}", f"--output={folder}"]) == 0
+    assert " identifiers (spans), " in capsys.readouterr().out
+    assert read_kind(folder / FOLDER) == Spans(4)
     given = [str(folder), f"--data={data}", "--search.span_temperature=2"]
     assert main(["retrieve", *given, "--search.beams=30", f"--output={tmp_path / 'run'}"]) == 0
     assert read_json(tmp_path / "run.info.json")["options"]["span_temperature"] == 2
@@ -252,15 +241,6 @@ def test_the_commands_make_and_use_it(data: Path, llama: Path, tmp_path: Path, c
     assert main(["explain", *explained]) == 0
     assert "passage  otter-calm: " in capsys.readouterr().out
     assert "--case.widest has no meaning there" in fails(capsys, "explain", *explained, "--case.widest=4")
-
-
-def test_a_t5_writes_spans_too(data: Path) -> None:
-    loaded = scratch(data).load()
-    torch.manual_seed(0)
-    found = GenerativeRetriever.assemble(
-        loaded.model.eval(), loaded.tokenizer, Corpus.read(data), options=WIDE, kind=Spans(3)
-    ).retrieve(queries()[:1], 10)[0]
-    assert len({hit.id for hit in found}) == 10
 
 
 WIDE = SearchOptions(beams=200)  # all spans there are
@@ -380,30 +360,3 @@ def test_no_score_or_place_depends_on_k(
     scores = [one.score for one in whole]
     assert scores == sorted(scores, reverse=True)
     assert [ranking(k) for k in range(1, 32)] == [whole[:k] for k in range(1, 32)]
-
-
-@pytest.mark.parametrize("words", [None, 3])
-def test_the_search_for_devices_finds_what_the_fast_one_finds(
-    llama: Path, monkeypatch: pytest.MonkeyPatch, words: int | None
-) -> None:
-    """Of a causal model: alone and with priors, with a filter and an added passage, and ranked by hops."""
-    loaded = CausalLM(str(llama)).load()
-    generator = GenerativeRetriever.assemble(
-        loaded.model.eval(), loaded.tokenizer, Corpus.read(llama.parent / "data"),
-        options=SearchOptions(beams=9), kind=words and Spans(words),
-    )  # fmt: skip
-    generator.add([Passage("new", "the otter is proud and calm .", "A river")])
-    bm25 = BM25Retriever(generator.corpus)
-    hybrid = HybridRetriever(generator, [WeightedSource(bm25, 1.0), WeightedSource(bm25, -0.2, 3.0)])
-    ranked = RankedHops(hybrid, HopOptions("ranked", max=2, temperature=1.0))
-    some = [name for name in generator.corpus.ids(range(len(generator.corpus))) if name != "otter-calm"]
-    searches = (
-        lambda: found(generator), lambda: found(hybrid), lambda: found(ranked),
-        lambda: [[hit.id for hit in hits] for hits in hybrid.retrieve(queries()[:3], 8, some)],
-    )  # fmt: skip
-    expected = [search() for search in searches]
-    assert generator.searched_by == "fast on cpu"
-    monkeypatch.setattr(GenerativeRetriever, "_on_device", lambda self, trees: True)
-    assert generator.searched_by == "device on cpu"
-    assert [search() for search in searches] == expected
-    assert isinstance(generator._decoder[-1], DeviceDecoder)  # type: ignore[index]

@@ -110,17 +110,6 @@ def test_links_are_those_of_the_likeliest_chain(share: float, expected: tuple[Na
     assert found == {"a": (), "b": expected, "c": ()}
 
 
-@pytest.mark.parametrize("gone", [False, True])
-def test_what_was_removed_is_not_proposed(tmp_path: Path, gone: bool) -> None:
-    folder = write_small(tmp_path / "data")
-    write_jsonl(folder / "corpus.jsonl", [{"_id": one["id"], **one} for one in FILMS])
-    retriever = small_retriever(folder)
-    if gone:
-        retriever.remove(["man"])
-    hits = LinkPrior(retriever, 1.0, named=0.5, linked=1.0).weighed("?", [0], [], None)
-    assert [hit.id for hit in hits] == ["man"] * (not gone)
-
-
 def test_a_folder_keeps_the_fields_with_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     aliases = {"man": "El Maestro", "town": ["City of Lilies"]}
     films = [{"_id": one["id"], **one, "alias": aliases.get(str(one["id"]))} for one in FILMS]

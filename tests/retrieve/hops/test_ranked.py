@@ -220,27 +220,6 @@ def test_chains_that_are_not_kept_leave_their_share_to_those_that_are() -> None:
     assert found == pytest.approx({"a": 0.5, "b": 0.3, "c": 0.2, "d": 1.0})
 
 
-def test_what_hops_lead_to_stands_before_what_a_single_step_finds() -> None:
-    corpus = Corpus.from_passages(
-        [
-            Passage("film", "The Amber Mill is a film. Its director was Orla Vance.", "The Amber Mill"),
-            Passage("person", "Orla Vance was born in Tallow. Orla Vance painted.", "Orla Vance"),
-            Passage("decoy", "A director leads.", "Director"),
-            Passage("other", "Rain falls on the sea.", "Rain"),
-            *(Passage(f"p{n}", f"Line {n} of a list of trains.", "Trains") for n in range(6)),
-        ]
-    )
-    bm25 = BM25Retriever(corpus)
-    query = [Query("q", "Where was the director of The Amber Mill born?")]
-    single = [hit.id for hit in bm25.retrieve(query, 2)[0]]
-    hops = hop_by_hop(bm25, HopOptions("ranked", max=2, evidence=20, temperature=0.5, links=False))
-    found = [hit.id for hit in hops.retrieve(query, 2)[0]]
-    assert single == ["film", "decoy"]
-    assert found == ["film", "person"]
-    allowed = hops.retrieve(query, 4, {"film", "other"})[0]
-    assert {hit.id for hit in allowed} <= {"film", "other"}
-
-
 def test_a_hop_reads_excerpts_of_its_evidence() -> None:
     texts = [
         "Red rivers run. Green hills stand. Snow falls.", "Snow on hills.",
@@ -267,21 +246,6 @@ def test_behind_a_filter_of_few_passages_no_set_of_them_is_dropped(data: Path) -
     few, every = (
         RankedHops(retriever, HopOptions("ranked", max=4, chains=chains)).retrieve(queries, 4, allow)
         for chains in (5, 1000)
-    )
-    assert few == every
-
-
-@pytest.mark.parametrize("filtered", [False, True])
-def test_removed_passages_are_not_counted(data: Path, filtered: bool) -> None:
-    """Where six passages are left, no set of them is dropped."""
-    retriever = small_retriever(data, beams=20)
-    names = [passage.id for passage in retriever.corpus]
-    retriever.remove(names[8 if filtered else 6 :])
-    few, every = (
-        RankedHops(retriever, HopOptions("ranked", max=4, chains=chains)).retrieve(
-            ["is the otter kind ?"], 6, set(names[:6]) if filtered else None
-        )
-        for chains in (1, 1000)
     )
     assert few == every
 

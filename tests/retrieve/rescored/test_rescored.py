@@ -296,5 +296,5 @@ def test_a_folder_is_built_over_bm25_by_the_index_command(data: Path, model: Pat
     expected = over(BM25Retriever(Corpus.read(data)), scorer, Rereading(100))
     assert opened.retrieve(ASKED, 5) == expected.retrieve(ASKED, 5)
     assert opened.fingerprint() == expected.fingerprint()
-    with pytest.raises(ConfigError, match="a retriever of kind 'rescored' has no span_words"):
-        build(str(model), str(data), Building(str(tmp_path / "x"), "rescored", IndexOptions(span_words=2)))
+    with pytest.raises(ConfigError, match="a retriever of kind 'rescored' has no form"):
+        build(str(model), str(data), Building(str(tmp_path / "x"), "rescored", IndexOptions(form="prefixes")))
