@@ -116,9 +116,6 @@ class BeamSearch(ABC):
             tokens.
         threshold: Where a frontier is gathered, drop a beam that is so many nats below the best prefix of
             its query (relative threshold pruning: Freitag and Al-Onaizan 2017, arXiv 1702.01806); None: none.
-
-    Raises:
-        ConfigError: The index holds only unique prefixes, and the search needs whole passages.
     """
 
     generator: Any
@@ -171,9 +168,6 @@ class BeamSearch(ABC):
 
         Returns:
             For each query at most k passages, best first; fewer if the beam ran out of passages.
-
-        Raises:
-            ConfigError: k is not between 1 and the beam width.
         """
         k = self.beams if k is None else k
         if not 1 <= k <= self.beams:

@@ -143,12 +143,7 @@ class PriorMasses(ABC):
         self._scope = scope
 
     def load(self, slots: Ints) -> None:
-        """Load the queries of these slots, which have the numbers of the slots in scope and priors.
-
-        Raises:
-            ConfigError: A log-weight is not a number.
-            ValueError: There is not one log-weight per passage.
-        """
+        """Load the queries of these slots, which have the numbers of the slots in scope and priors."""
         if not len(slots):
             return
         scoped = [self._scope.rows(slot) for slot in slots.tolist()]

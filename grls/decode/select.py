@@ -94,9 +94,6 @@ def log_probabilities(
         tokens: ``[A]`` allowed tokens.
         offsets: ``[R + 1]``; row r owns the tokens ``offsets[r]:offsets[r + 1]``.
         mode: Score mode.
-
-    Raises:
-        ConfigError: A logit is not a number.
     """
     sizes = np.diff(offsets)
     rows = np.repeat(np.arange(len(sizes)), sizes)

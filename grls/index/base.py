@@ -85,11 +85,7 @@ class ConstraintIndex(ABC):
         return self.rows.members_in(int(low[0]), int(high[0]))
 
     def tokens(self, passage: int) -> Ints:
-        """The token sequence of a passage, end token included.
-
-        Raises:
-            ConfigError: The form is ``prefixes`` and ``complete`` is not set.
-        """
+        """The token sequence of a passage, end token included."""
         if self.rows.form == "prefixes" and self.complete is not None:
             return self.complete(passage)
         self.rows.refuse_prefixes("the token sequence of a passage")

@@ -41,11 +41,7 @@ log = logging.getLogger(__name__)
 def index_sequences(
     sequences: Iterable[Array], end: int, backend: str = "array", form: Form = "whole"
 ) -> Segment:
-    """Index token sequences, which end in ``end``; passage n is the n-th sequence. See :func:`index_tokens`.
-
-    Raises:
-        ConfigError: The backend or the form is unknown, or they do not go together.
-    """
+    """Index token sequences, which end in ``end``; passage n is the n-th one. See :func:`index_tokens`."""
     rows = [np.asarray(sequence) for sequence in sequences]
     lengths = [len(sequence) for sequence in rows]
     tokens = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
@@ -74,10 +70,6 @@ def build_index(
             ``array``); None: no limit.
         scratch: An existing folder for sorting on disk; its files are deleted together with the index; None:
             the system's folder for temporary files.
-
-    Raises:
-        ConfigError: The options do not fit together.
-        DataError: The corpus is empty.
     """
     _check_options(backend, form)
     if memory is not None and memory < SMALLEST_MEMORY:
@@ -235,9 +227,6 @@ def index_tokens(
         end: The end token.
         backend: ``array``, ``marisa`` or ``flat``.
         form: ``whole``, or ``prefixes`` (only ``array``).
-
-    Raises:
-        ConfigError: The backend or the form is unknown, or they do not go together.
     """
     _check_options(backend, form)
     return BACKENDS[backend].build(*sort_rows(tokens, offsets, end, form))

@@ -54,11 +54,7 @@ class LimitOptions:
 
 
 def memory_bytes(text: str) -> int:
-    """A size such as ``2GB`` in bytes (powers of 1,024; KB, MB, GB, TB).
-
-    Raises:
-        ConfigError: The text is no such size.
-    """
+    """A size such as ``2GB`` in bytes (powers of 1,024; KB, MB, GB, TB)."""
     match = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)\s*([KMGT])i?B?", text.strip(), re.IGNORECASE)
     if match is None:
         raise ConfigError(f"expected a size such as 500MB or 8GB as memory, got {text!r}.")

@@ -51,9 +51,6 @@ def save_stream(
         end: The end token.
         memory: Memory for sorting in bytes; other needs of memory: :mod:`grls.index.external_sort`.
         form: ``whole`` or ``prefixes``.
-
-    Raises:
-        WriteError: The disk is full or the folder cannot be written.
     """
 
     def spilled(scratch: Path) -> Runs:
@@ -81,9 +78,6 @@ def save_index(index: Segment, folder: str | Path, tokenizer: str = "", corpus: 
     """Write an index to a folder, atomically; an earlier index there is replaced.
 
     ``tokenizer`` and ``corpus`` are the fingerprints of its codec and corpus.
-
-    Raises:
-        WriteError: The disk is full or the folder cannot be written.
     """
     with atomic_folder(folder, INDEX_MANIFEST) as new:
         write_index(index, new, tokenizer, corpus)
@@ -156,10 +150,6 @@ def load_index(
         corpus: The required fingerprint of the corpus; None accepts any.
         verify: Whether checksums are compared; see :func:`grls.io.seal.changed`. The blocks of a large index
             reveal a file that was cut, has holes or belongs to another index, but not a single changed byte.
-
-    Raises:
-        IndexFormatError: A file is missing, truncated or damaged, or has an unknown format.
-        MismatchError: The index was built with another tokenizer or corpus.
     """
     path = Path(folder)
     file = path / INDEX_MANIFEST

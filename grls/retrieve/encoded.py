@@ -393,14 +393,7 @@ class EncodedRetriever(ABC):
         return {} if search is None else {name: getattr(search, name) for name in cls.heeds}
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write the whole retriever to one folder, atomically; an earlier one there is replaced.
-
-        Raises:
-            MismatchError: The model has changed (trained on, or in another precision) since it encoded the
-                passages.
-            ConfigError: The folder exists and holds something else.
-            WriteError: The disk is full or the place cannot be written.
-        """
+        """Write the whole retriever to one folder, atomically; an earlier one there is replaced."""
         model = self.encoder.fingerprint()
         if self._encoded_by not in (None, model):
             raise MismatchError(
@@ -646,11 +639,7 @@ def array_to_fill(file: Path, kind: npt.DTypeLike, length: int) -> Array:
 
 
 def read_array(file: Path, *kinds: npt.DTypeLike) -> Array:
-    """The array of a ``.npy`` file, of one of these kinds of numbers; that of a larger file is mapped.
-
-    Raises:
-        DataError: The file is damaged, or holds other numbers.
-    """
+    """The array of a ``.npy`` file, of one of these kinds of numbers; that of a larger file is mapped."""
     try:
         array = map_array(file)
         if kinds and array.dtype not in kinds:

@@ -25,6 +25,7 @@ from grls.io.seal import FILES
 from grls.models.option_names import Device, PrecisionName
 from grls.retrieve.base import Retriever
 from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.options import merged, stored_hops, stored_search
 from grls.retrieve.spec import (
     LINK,
     MANIFEST,
@@ -256,8 +257,6 @@ def open_spec(folder: Path, spec: dict[str, Any], opening: Opening, member: bool
 
     Its paths are relative to ``folder``. In a member, stored options replace defaults of the call.
     """
-    from grls.retrieve.options import merged, stored_hops, stored_search
-
     file, name = folder / MANIFEST, spec["kind"]
     kind: Any = class_of(name, file)
     stored = stored_search(spec, file, getattr(kind, "heeds", None))

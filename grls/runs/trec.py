@@ -75,10 +75,6 @@ def write_run(
     Args:
         path: Destination.
         rankings: Query id -> hits, best first (for chains see :func:`chain_ranking`); or such pairs.
-
-    Raises:
-        DataError: An id is empty or holds white space, a passage is listed twice for a query, or a score is
-            not finite or rises along the list.
     """
     pairs = rankings.items() if isinstance(rankings, Mapping) else rankings
     with atomic_file(path) as stream:
@@ -97,9 +93,6 @@ def read_run(path: str | Path) -> dict[str, list[Hit]]:
 
     Hits are ordered as trec_eval orders them, whatever the rank column says: by score in single
     precision, ties by id, both descending.
-
-    Raises:
-        DataError: The file is missing, a line is malformed, or a passage is listed twice for a query.
     """
     file = Path(path)
     if not file.is_file():
