@@ -40,22 +40,18 @@ def test_a_killed_training_goes_on_from_its_checkpoint(
     assert "--resume" not in capsys.readouterr().out
 
 
-def test_every_training_has_the_precision_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    main("ruletaker-paper", (0,), dry_run=True)
+def test_every_training_and_the_search_of_the_generator_have_the_precision_that_is_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main("strategyqa", (0,), dry_run=True)
     assert "trainer.precision" not in capsys.readouterr().out
-    main("ruletaker-paper", (0,), dry_run=True, precision="bf16-mixed")
+    main("strategyqa", (0,), dry_run=True, precision="bf16-mixed", search_precision="bfloat16")
     lines = capsys.readouterr().out.splitlines()
     told = ["--trainer.precision bf16-mixed" in line for line in lines]
     assert told == [line.startswith("grls train ") for line in lines]
-
-
-def test_a_precision_for_the_search_is_that_of_the_generator_alone(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    main("strategyqa", (0,), dry_run=True, search_precision="bfloat16")
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("grls retrieve ")]
-    told = ["--precision bfloat16" in line for line in lines]
-    assert told == ["seed-0/retriever" in line for line in lines]
+    searched = [line for line in lines if line.startswith("grls retrieve ")]
+    told = ["--precision bfloat16" in line for line in searched]
+    assert told == ["seed-0/retriever" in line for line in searched]
     assert set(told) == {True, False}
 
 

@@ -500,22 +500,6 @@ def test_gold_below_what_is_shown_is_named_with_its_rank(tmp_path):
     assert examples(tmp_path / "run", data, -1, corpus) == ""
 
 
-def test_long_passages_are_shown_by_title_and_beginning(tmp_path):
-    long = Passage("long", "a holt is a den . " * 30, "Holts")
-    write_dataset(
-        tmp_path / "data", [long, Passage("x", "x")], [Query("q", "q")], {"test": {"q": {"long": 1}}}
-    )
-    corpus = Corpus.read(tmp_path / "data")
-    for hit, start in (
-        ("x", "  gold, not found: long: Holts: a holt is"),
-        ("long", "  1. * Holts: a holt is"),
-    ):
-        write_run(tmp_path / "run", {"q": [Hit(hit, -1.0)]})
-        lines = examples(tmp_path / "run", tmp_path / "data", 1, corpus).splitlines()
-        assert any(line.startswith(start) and "…" in line for line in lines)
-        assert max(map(len, lines)) < 150
-
-
 def test_the_ids_of_all_chains_are_looked_up_at_once(tmp_path, monkeypatch):
     queries = [Query(f"q{n}", "why ?", metadata=PROOF) for n in range(20)]
     data, corpus = ten_passages(tmp_path / "data", queries)
@@ -611,13 +595,6 @@ def test_a_repeated_passage_takes_its_hop(tmp_path: Path) -> None:
     assert "DONE" not in examples(run, _written(tmp_path), 1, CORPUS)
     trec = scored(Run.load(tmp_path / "r.trec"))
     assert not trec.keys() & {"hops", "path_match"}, "a TREC run does not say where hops repeat"
-
-
-def test_pooled_chains_are_a_ranking(tmp_path: Path) -> None:
-    made = info("fixed", hops=2, repeat=True, pool=True)
-    run = Run.of({"q": ranked("f", "r", "x")}, chained("f", "f", done=False), made)
-    run.save(tmp_path / "r", QUERIES, CORPUS)
-    assert Run.load(tmp_path / "r.jsonl").chains == {}
 
 
 def _written(folder: Path) -> Path:

@@ -16,7 +16,6 @@ from report_helpers import page_text
 from small_data import passages, tiny_bert
 
 import grls
-from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import write_dataset
 from grls.data.types import Hit, Passage, Query
@@ -209,12 +208,6 @@ def test_an_output_and_its_copy_open_wherever_they_are_moved(
     shutil.rmtree(output)
     shutil.move(saved, tmp_path / "elsewhere")
     assert grls.load(tmp_path / "elsewhere", device="cpu").search("is the otter calm ?", 3) == expected
-
-
-def test_every_command_takes_the_output(place: Path, whole: Fitted, tmp_path: Path) -> None:
-    command = ["retrieve", str(place / "whole"), f"--data={place / 'data'}", "--device=cpu"]
-    assert main([*command, f"--output={tmp_path / 'test'}"]) == 0
-    assert (tmp_path / "test.trec").is_file()
 
 
 def test_a_run_that_is_called_again_does_nothing_twice_and_keeps_what_it_is_asked_to(
@@ -526,14 +519,6 @@ def test_the_report_of_a_later_call_is_on_no_fewer_test_queries(
         ended = fitted(place / "data", tmp_path / "out", budget="8s")
         assert ended.queries == {"dev": 4, "test": 2}
         (tmp_path / "out" / CLOCK).write_text('{"seconds": 1000000}')
-
-
-def test_a_data_set_in_the_output_is_refused_and_stays(tmp_path: Path) -> None:
-    data, output = write_fit_data(tmp_path / "data"), tmp_path / "out"
-    fitted(data, output)
-    with pytest.raises(MismatchError, match="other settings \\(seed\\); give another output"):
-        fitted(output / "data", output, seed=1)
-    assert (output / "data" / "corpus.jsonl").is_file()
 
 
 def test_models_that_came_later_are_taken_up_and_others_are_refused(

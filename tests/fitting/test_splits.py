@@ -219,11 +219,6 @@ def test_empty_passages_are_refused(tmp_path: Path, texts: list[str], told: str)
         read_data(tmp_path, fit_options())
 
 
-def test_a_data_set_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no such file; a corpus is a JSONL file or a folder"):
-        read_data(tmp_path / "gone", fit_options())
-
-
 def test_the_fingerprint_knows_passages_queries_and_judgements(tmp_path: Path) -> None:
     data = write_fit_data(tmp_path / "data")
 
