@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from grls.data.corpus import Corpus
 from grls.data.types import RANKINGS, Hit, Query
@@ -18,6 +18,9 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.registry import Opening, load_named, load_retriever, names_bm25
 from grls.runs.run import Run
+
+if TYPE_CHECKING:
+    from grls.answer.writer import Questions
 
 
 class FindsPassages(Protocol):
@@ -81,20 +84,15 @@ def retrieval_settings(name: str | None, retriever: Retriever | None) -> dict[st
 class FinishedRun:
     """Looks up the passages of a run: JSONL of ``grls retrieve``, or a TREC run."""
 
-    def __init__(self, run: str | Path, corpus: Corpus, queries: Sequence[Query], split: str):
-        loaded = Run.load(run)
-        info = loaded.info
-        if info is not None and info.corpus not in ("", corpus.fingerprint):
-            raise MismatchError(f"{run} is of another corpus than {corpus.source}; retrieve again.")
-        recorded_split = None if info is None else info.split
-        if recorded_split not in (None, split) or not any(query.id in loaded.rankings for query in queries):
+    def __init__(self, run: str | Path, questions: Questions):
+        from grls.evaluation.evaluate import judged_runs
+
+        (judged,) = judged_runs([Run.load(run)], questions.data, questions.split, questions.corpus)
+        loaded, info = judged.run, judged.run.info
+        if info is not None and info.limit is not None and info.limit < len(questions.queries):
             raise MismatchError(
-                f"{run} answers other queries than those asked; give the run of this {Option('split')}."
-            )
-        if info is not None and info.limit is not None and info.limit < len(queries):
-            raise MismatchError(
-                f"{run} ({info.query_set}) answers fewer queries than the {len(queries):,} asked; give "
-                f"{Option('limit', info.limit)}, or retrieve for all of them."
+                f"{run} ({info.query_set}) answers fewer queries than the {len(questions.queries):,} asked; "
+                f"give {Option('limit', info.limit)}, or retrieve for all of them."
             )
         system, label = ("generator", "a finished run") if info is None else (info.system, info.name)
         self._description = Description(system, loaded.score_mode or "unknown", {"run": label}, label)

@@ -95,7 +95,7 @@ def answer_direct(
     opened = None if run is not None else open_for_reading(retriever, hops, asked.device, questions.corpus)
     source: Retriever | FinishedRun | None = opened
     if run is not None:
-        source = FinishedRun(run, questions.corpus, questions.queries, questions.split)
+        source = FinishedRun(run, questions)
     described = description_of(source)
     reads = {} if source is None else {"k": k, "depth": reader.depth}
     _read(

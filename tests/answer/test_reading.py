@@ -13,11 +13,12 @@ from small_data import write_small
 from grls.answer.direct import DirectReader
 from grls.answer.iterative import IterativeReader
 from grls.answer.retrievers import FinishedRun
+from grls.answer.writer import Questions
 from grls.answer.written import Written
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError
-from grls.runs.portions import RunInfo, write_info
+from grls.runs.portions import RunInfo, fingerprint_queries, write_info
 
 CORPUS = Corpus.from_passages(
     [
@@ -180,20 +181,18 @@ def test_without_room_evidence_is_left_out_and_then_the_follow_up(caplog: Caplog
 
 
 def test_a_finished_run_is_looked_up(tmp_path: Path) -> None:
-    corpus = Corpus.read(write_small(tmp_path / "data"))
-    ids = corpus.ids([0, 1, 2])
-    write_jsonl_run(tmp_path / "r.jsonl", [WHO], corpus, "bm25", {"q1": hits(*ids)})
-    run = FinishedRun(tmp_path / "r.jsonl", corpus, [WHO, WHAT], "test")
-    assert [[hit.id for hit in found] for found in run.retrieve([WHAT, WHO], 2)] == [[], ids[:2]]
-    described = run.describe()
-    assert (described.system, described.name, described.score_mode) == ("generator", "a finished run", "bm25")
-    write_info(tmp_path / "r", RunInfo("bm25", "n", "single", corpus.fingerprint, "", "", None, "bm25"))
-    assert FinishedRun(tmp_path / "r.jsonl", corpus, [WHO], "test").describe().name == "n"
-    first = RunInfo("bm25", "n", "single", corpus.fingerprint, "", "data", "test", "bm25", limit=1)
-    write_info(tmp_path / "r", first)
-    assert FinishedRun(tmp_path / "r.jsonl", corpus, [WHO], "test").describe().system == "bm25"
-    with pytest.raises(
-        MismatchError, match=r"the first 1 of split test\) answers fewer .* 2 asked; give limit=1"
-    ):
-        FinishedRun(tmp_path / "r.jsonl", corpus, [WHO, WHAT], "test")
-    raises(MismatchError, "another corpus", FinishedRun, tmp_path / "r.jsonl", CORPUS, [WHO], "test")
+    data = str(write_small(tmp_path / "data"))
+    asked = Questions.read(data, "test", None, str(tmp_path / "x"))
+    (first, second), ids = asked.queries, asked.corpus.ids([0, 1, 2])
+    run = tmp_path / "r.jsonl"
+    write_jsonl_run(run, [first], asked.corpus, "bm25", {first.id: hits(*ids)})
+    found = FinishedRun(run, asked)
+    assert [[hit.id for hit in row] for row in found.retrieve([second, first], 2)] == [[], ids[:2]]
+    told = found.describe()
+    assert (told.system, told.name, told.score_mode) == ("generator", "a finished run", "bm25")
+    one = Questions.read(data, "test", 1, str(tmp_path / "x"))
+    known = asked.corpus.fingerprint, fingerprint_queries(one.queries), data, "test"
+    write_info(tmp_path / "r", RunInfo("bm25", "n", "single", *known, "bm25", limit=1))
+    assert FinishedRun(run, one).describe().name == "n"
+    fewer = r"the first 1 of split test\) answers fewer .* 2 asked; give limit=1"
+    raises(MismatchError, fewer, FinishedRun, run, asked)

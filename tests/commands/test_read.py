@@ -180,8 +180,8 @@ def test_a_run_of_other_queries_and_an_output_over_the_run_are_refused(
     assert "would replace" in capsys.readouterr().err
     assert (tmp_path / "mine.jsonl").read_bytes() == before
     assert read(quotes, tmp_path / "x", "--run", str(tmp_path / "other.jsonl")) == 1
-    assert "answers other queries than those asked" in capsys.readouterr().err
+    assert "was made with other queries" in capsys.readouterr().err
     (tmp_path / "other.info.json").unlink()
     assert read(quotes, tmp_path / "x", "--run", str(tmp_path / "other.jsonl")) == 1
-    assert "answers other queries than those asked" in capsys.readouterr().err
+    assert "'other-q1'" in capsys.readouterr().err
     assert read(quotes, tmp_path / "x", "--run", str(tmp_path / "mine.jsonl")) == 0
