@@ -70,18 +70,16 @@ class RerankOptions:
     """Which of the retrieved documents the model reads.
 
     Args:
-        by: none: the retriever's order; zero-shot: a language model judges; trained: a reranker judges;
-            oracle: the likelihood of the stride itself, the upper bound of reranking.
+        by: none: the retriever's order; zero-shot: a language model judges by the last 16 tokens of the
+            prefix; trained: a reranker judges; oracle: the likelihood of the stride itself, the upper bound of reranking.
         candidates: Documents to choose from.
         judge: The language model that judges (zero-shot); null: the model itself.
-        judge_tokens: Tokens at the end of the prefix that the judge predicts (zero-shot).
         reranker: Folder of a trained reranker (trained).
     """
 
     by: RerankBy = "none"
     candidates: Count = 16
     judge: str | None = None
-    judge_tokens: Count = 16
     reranker: str | None = None
 
     def __post_init__(self) -> None:

@@ -198,6 +198,10 @@ class TextScorer:
         return scores
 
 
+JUDGED = 16
+"""Tokens at the end of a prefix that a language model judges documents by."""
+
+
 class Judge(Protocol):
     """What scores the candidates of strides; without one the retriever's order stays."""
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from grls.answer.ralm.options import ExampleOptions, RerankOptions, TaskOptions
 from grls.answer.ralm.reader import (
+    JUDGED,
     InContextRalm,
     Likelihood,
     ScoredStride,
@@ -96,7 +97,7 @@ def task_of(asked: TaskOptions, rerank: RerankOptions) -> RalmTask:
                 )
             refuse_long_window(other, window.window, f"the judge {name!r}")
             scorer = TextScorer(other, reader.document, window, scorer.begin)  # over the same windows
-        reader.judge, model = Likelihood(scorer, rerank.judge_tokens), scorer.model
+        reader.judge, model = Likelihood(scorer, JUDGED), scorer.model
     elif rerank.by == "trained" and corpus is not None:
         reranker = Reranker.load(str(rerank.reranker), device=device, trained=True)
         reader.judge, model = Trained(reranker, loaded.tokenizer, corpus), reranker.model
@@ -104,7 +105,7 @@ def task_of(asked: TaskOptions, rerank: RerankOptions) -> RalmTask:
     texts = read_texts(Path(asked.text), loaded, asked.limit)
     settings = {
         **model_settings(asked.model, loaded.model, loaded.tokenizer), **asdict(window), "rerank": rerank.by,
-        "judge": rerank.judge, "judge_tokens": rerank.judge_tokens if rerank.by == "zero-shot" else None,
+        "judge": rerank.judge,
         "reranker": rerank.reranker,
         "exclude": None if asked.exclude is None else _digest(read_text(asked.exclude)),
         "texts": {text.name: _digest(json.dumps(text.tokens)) for text in texts},
