@@ -21,7 +21,7 @@ from grls.evaluation.measures import MEASURES, RunDepth, query_values, shared_de
 from grls.evaluation.metrics import KS, set_f1
 from grls.io.jsonl import read_jsonl
 from grls.runs.comparable import refuse_repeated
-from grls.runs.portions import RunInfo, Steps, differ
+from grls.runs.portions import RunInfo, Steps
 from grls.runs.run import Run, shared_limit
 
 SYSTEMS = {
@@ -179,22 +179,6 @@ def _group(
     measures: Sequence[str],
 ) -> DataGroup:
     runs = [run for run, _ in placed]
-    stated = [(run, run.info) for run in runs if run.info is not None]
-    splits = {info.split: run for run, info in reversed(stated) if info.split is not None}
-    if len(splits) > 1:
-        (earlier, first), (later, other) = list(splits.items())[:2]
-        raise MismatchError(
-            f"{first.path} is of the split {earlier}, {other.path} of {later}; report on them apart."
-        )
-    for run, info in stated[1:]:
-        base, known = stated[0]
-        if differ(known.corpus, info.corpus) or known.split == info.split:  # all queries fit every split
-            try:
-                base.compatible_with(run)
-            except MismatchError as error:
-                raise MismatchError(
-                    f"{error} Both are of {name}; to see both, report on them apart."
-                ) from None
     folder = placed[0][1]
     for run, elsewhere in placed:
         if run.info is None and elsewhere.resolve() != folder.resolve():

@@ -71,7 +71,8 @@ class RerankOptions:
 
     Args:
         by: none: the retriever's order; zero-shot: a language model judges by the last 16 tokens of the
-            prefix; trained: a reranker judges; oracle: the likelihood of the stride itself, the upper bound of reranking.
+            prefix; trained: a reranker judges; oracle: the likelihood of the stride itself, the upper bound
+            of reranking.
         candidates: Documents to choose from.
         judge: The language model that judges (zero-shot); null: the model itself.
         reranker: Folder of a trained reranker (trained).
