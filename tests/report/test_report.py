@@ -85,7 +85,7 @@ REFUSED = (
     ("one.jsonl wider.jsonl", {}, "wider.jsonl was made with another corpus than .*small holds"),
     ("misplaced.jsonl", {}, "misplaced.jsonl was made with another corpus than .*x/small holds"),
     ("one.jsonl asked.jsonl", {}, "asked.jsonl was made with other queries than"),
-    ("train.jsonl one.jsonl", {}, "one.jsonl was made with other queries than .*small, train, holds"),
+    ("train.jsonl one.jsonl", {}, "train.jsonl was made with other queries than .*small, split train, holds"),
     ("one.jsonl", {"split": "train"}, "one.jsonl is of the split test, and split asks for train"),
 )
 
