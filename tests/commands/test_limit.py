@@ -70,8 +70,8 @@ def test_runs_of_other_parts_are_not_compared(data: Path, capsys: Capsys) -> Non
         assert "the first 5 of split train) and " in error
         assert "answer different queries: 7 are in" in error
     error = fails(capsys, "experiment", one, whole, f"--output={data.parent / 'page'}")
-    assert "answer different queries: 7 are in" in error
-    assert error.endswith("Both are of data; to see both, report on them apart.")
+    assert f"{one} was made with other queries than" in error
+    assert "the first 5 of split train); retrieve again" in error
 
 
 def test_what_is_fused_or_reported_says_the_part(data: Path) -> None:
