@@ -15,6 +15,7 @@ from grls.answer.riches.options import USUAL_KEYS, USUAL_PROMPT, KeyOptions, Pro
 from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
 from grls.errors import ConfigError
 from grls.io.arguments import Count, options
+from grls.io.command_line import takes
 from grls.models.option_names import Device
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
@@ -52,6 +53,7 @@ class QuestionOptions:
         return Questions.read(self.data, self.split, self.limit, self.output)
 
 
+@takes(QuestionOptions)
 def answer_direct(
     *,
     retriever: str | None = None,
@@ -149,6 +151,7 @@ def _read(
     )
 
 
+@takes(QuestionOptions)
 def answer_dsp(
     program: ProgramName,
     *,
@@ -196,6 +199,7 @@ def answer_dsp(
     )
 
 
+@takes(QuestionOptions)
 def answer_follow_up(
     *,
     retriever: str,
@@ -240,6 +244,7 @@ def answer_follow_up(
     )
 
 
+@takes(QuestionOptions)
 def answer_riches(
     *,
     keys: KeyOptions = USUAL_KEYS,

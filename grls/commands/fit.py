@@ -8,8 +8,10 @@ from typing import Any
 
 from grls.fitting.options import FIRST_LINE, FitOptions
 from grls.fitting.splits import read_data
+from grls.io.command_line import takes
 
 
+@takes(FitOptions)
 def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -> None:
     """Make the best retriever for a data set, in the time that there is.
 

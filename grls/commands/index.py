@@ -16,6 +16,7 @@ from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.arguments import Count, options
+from grls.io.command_line import takes
 from grls.io.files import named_lines, refuse_unusable, write_json
 from grls.io.progress import counted
 from grls.models.option_names import Device, Similarity
@@ -135,6 +136,7 @@ class FolderOptions:
     search: SearchOptions = USUAL_SEARCH
 
 
+@takes(FolderOptions)
 def make_hybrid(
     retriever: str,
     *,
@@ -175,6 +177,7 @@ def make_hybrid(
     _write(FolderOptions(**folder), hybrid_spec(retriever, specs, hybrid))
 
 
+@takes(FolderOptions)
 def make_hops(retriever: str, *, hops: HopOptions = USUAL_HOPS, **folder: Any) -> None:
     """Make a folder of a retriever that retrieves hop by hop.
 
@@ -186,6 +189,7 @@ def make_hops(retriever: str, *, hops: HopOptions = USUAL_HOPS, **folder: Any) -
     _write(FolderOptions(**folder), hops_spec(retriever, hops))
 
 
+@takes(FolderOptions)
 def make_fusion(
     members: list[str],
     *,
@@ -204,6 +208,7 @@ def make_fusion(
     _write(FolderOptions(**folder), fusion_spec(members, fusion, depth))
 
 
+@takes(FolderOptions)
 def make_rescored(
     retriever: str,
     *,

@@ -11,6 +11,7 @@ from grls.answer.riches.options import PropositionOptions
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.io.arguments import Count
+from grls.io.command_line import takes
 from grls.io.files import atomic_file, refuse_unwritable, write_json
 from grls.io.jsonl import write_line
 from grls.io.progress import counted
@@ -22,6 +23,7 @@ from grls.retrieve.registry import BM25, Opening
 from grls.train.doc2query.options import USUAL_DRAWING, Drawing
 
 
+@takes(PropositionOptions)
 def propositions(
     *,
     output: str,

@@ -11,8 +11,10 @@ from grls.answer.ralm.options import (
     RerankOptions,
     TaskOptions,
 )
+from grls.io.command_line import takes
 
 
+@takes(TaskOptions)
 def ralm(*, rerank: RerankOptions = USUAL_RERANK, **options: Any) -> None:
     """Measure how well a model predicts texts with retrieved documents (In-Context RALM, arXiv 2302.00083).
 
@@ -30,6 +32,7 @@ def ralm(*, rerank: RerankOptions = USUAL_RERANK, **options: Any) -> None:
     measure(task_of(asked, rerank))
 
 
+@takes(TaskOptions)
 def ralm_examples(*, retriever: str, examples: ExampleOptions = USUAL_EXAMPLES, **options: Any) -> None:
     """Collect what a reranker of documents learns from.
 

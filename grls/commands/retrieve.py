@@ -19,6 +19,7 @@ from grls.data.filters import filters_of
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.io.arguments import Count, options
+from grls.io.command_line import takes
 from grls.io.files import refuse_unwritable, without_ending
 from grls.models.option_names import Device, Precision
 from grls.retrieve.bm25 import USUAL_BM25, BM25Options
@@ -124,6 +125,7 @@ class RetrieveOptions:
         return retrieve
 
 
+@takes(RetrieveOptions)
 def retrieve(
     retriever: str,
     *,

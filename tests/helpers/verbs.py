@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from shlex import split
 
-from grls.cli import VERBS, Command, Verb, with_lists
+from grls.cli import VERBS, Command, Verb
 from grls.errors import GrlsError, in_shell, worded
 
 ROOT = Path(__file__).parents[2]
@@ -47,12 +47,10 @@ def fault(command: str) -> str:
         )
     if not verb.target or not any(word.startswith("--") for word in rest):
         return ""
-    parser = Command(verb, f"grls {' '.join(names)}").parser()
+    line = Command(verb, f"grls {' '.join(names)}").line()
     try:
-        parser.parse_args(with_lists(rest, parser))
+        line.arguments(line.given([word for word in rest if word != "--help"]))
     except GrlsError as error:
         said = worded(error.text, in_shell).partition("\n")[0]
-        return "" if re.search(r"must be given\.$|needs a value|, got ([A-Z]+|x)\.$", said) else said
-    except SystemExit:  # --help
-        pass
+        return "" if re.search(r"must be given\.$|needs a value|, got '?([A-Z]+|x)'?\.$", said) else said
     return ""

@@ -11,6 +11,7 @@ import torch
 
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, Option
+from grls.io.command_line import as_record
 from grls.io.ending import needing, quiet
 from grls.io.files import sha256
 from grls.models.biencoder import BiEncoderModel
@@ -18,7 +19,7 @@ from grls.models.load.sentence_folder import MODULES
 from grls.train.biencoder.dev import Split
 from grls.train.biencoder.examples import BiEncoderExamples, RetrieverMiner, TeacherScores
 from grls.train.core.clock import TrainingClock, TrainingResult
-from grls.train.options import BiEncoderOptions, BiEncoderTraining, as_record
+from grls.train.options import BiEncoderOptions, BiEncoderTraining
 
 with needing("train", "training a bi-encoder"):
     from lightning.pytorch.loggers import Logger
