@@ -245,6 +245,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return ending.exit_code_of(lambda: _without_target(words, verb, names, rest), command.saving)
 
 
+def run_function(function: Callable[..., Any]) -> int:
+    """Run a function as a command of its own, whose parameters are the options; returns the exit code."""
+    command = Command(Verb("", f"{function.__module__}:{function.__name__}"), Path(sys.argv[0]).name)
+    return ending.exit_code_of(lambda: command.run(sys.argv[1:]), command.saving)
+
+
 def _without_target(words: list[str], verb: Verb | None, names: list[str], rest: list[str]) -> int:
     """Print the usage, name an unknown word, or prepare the data set of a plugin."""
     if words == ["--version"]:
@@ -299,7 +305,7 @@ class Command:
     def function(self) -> Callable[..., Any]:
         """The function that the command runs."""
         module, _, name = self.verb.target.partition(":")
-        module = module if "." in module else f"grls.commands.{module}"
+        module = module if "." in module or module == "__main__" else f"grls.commands.{module}"
         try:
             function: Callable[..., Any] = getattr(import_module(module), name)
         except ModuleNotFoundError as error:
@@ -324,7 +330,7 @@ class Command:
             stored = {name: inner for name, inner in stored_options(folder).items() if name in line.sections}
             steps = stored.get("hops", {}).get("steps", "single")
             if values.get("hops", {}).get("steps", steps) != steps:
-                del stored["hops"]  # the folder's options are of hops of another kind
+                stored.pop("hops", None)  # the folder's options are of hops of another kind
             lay_over(stored, values)
             values = stored
         options = line.arguments(values)

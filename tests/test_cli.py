@@ -164,7 +164,6 @@ def test_help_explains_every_option(command: str, capsys: pytest.CaptureFixture[
     assert len(options) >= 5
     for option in options:
         described = re.sub(r"\s+", " ", option).split("(")[0]
-        name = described.split(" ")[0]
         assert len(re.findall(r"[a-z]{2,}", re.sub(r"^--\S+( \S+)?", "", described))) >= 1, option
 
 
@@ -200,8 +199,12 @@ def test_verbs_are_listed_once_and_have_examples_that_can_be_typed() -> None:
 
 def test_options_of_a_section_by_name_or_as_json() -> None:
     line = Command(VERBS["explain"], "grls explain").line()
-    for words in (["--hops.sets", "true"], ["--hops", '{"sets": true}']):
-        assert line.arguments(line.given(["all", "--retriever=r", *words]))["hops"] == HopOptions(sets=True)
+    for words in (
+        ["--hops.sets", "true", "--hops.steps=fixed"],
+        ["--hops", '{"sets": true, "steps": fixed}'],
+    ):
+        options = line.arguments(line.given(["all", "--retriever=r", *words]))
+        assert options["hops"] == HopOptions("fixed", sets=True)
 
 
 HEAVY = ("torch", "transformers", "lightning", "sentence_transformers", "faiss", "datasets", "sklearn")

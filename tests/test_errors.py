@@ -125,7 +125,7 @@ def test_no_text_of_the_library_names_options_as_a_shell_does() -> None:
 
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w.]*\w")
-OTHERS = {"--version", "--head", "--no"}
+OTHERS = {"--version", "--head", "--no", "--help", "--config"}
 """Those of no verb, of ``ray start`` and of ``pip install --no-deps``."""
 
 

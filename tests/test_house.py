@@ -124,7 +124,7 @@ def structure() -> dict[str, int]:
 
 
 def options() -> dict[str, int]:
-    """Options of all verbs, without ``--config``, ``--print_config``, and the names of sections."""
+    """Options of all verbs, without ``--config`` and the names of sections."""
     from verbs import commands
 
     from grls.cli import Command

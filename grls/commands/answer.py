@@ -78,7 +78,6 @@ def answer_direct(
         hops: How it retrieves hop by hop; the passages of a query's chains are its ranking.
         k: Number of passages to read for a question.
         reader: How the model reads and writes.
-        options: See :class:`QuestionOptions`.
     """
     from grls.answer.direct import DirectReader
     from grls.answer.retrievers import FinishedRun, description_of, open_for_reading, retrieval_settings
@@ -179,7 +178,6 @@ def answer_dsp(
         hops: How it retrieves hop by hop for each query of the program.
         k: Number of passages to read for a retrieval.
         dsp: Options of the program.
-        options: See :class:`QuestionOptions`.
     """
     asked = QuestionOptions(model=model, **options)
     if program == "vanilla" and retriever is not None:
@@ -220,7 +218,6 @@ def answer_follow_up(
         hops: How it retrieves hop by hop for each follow-up question.
         k: Number of passages to read for a follow-up question.
         reader: How the model reads and writes.
-        options: See :class:`QuestionOptions`.
     """
     from grls.answer.iterative import IterativeReader
     from grls.answer.retrievers import open_for_reading, retrieval_settings
@@ -262,7 +259,6 @@ def answer_riches(
         keys: Options of the keys that may be quoted.
         prompt: Options of the prompt.
         search: How free text and quotes are decoded.
-        options: See :class:`QuestionOptions`.
     """
     from grls.answer.riches.answerer import run_riches
 

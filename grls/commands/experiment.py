@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,9 +27,8 @@ from grls.retrieve.spec import is_retriever
 from grls.runs.portions import read_info
 
 if TYPE_CHECKING:
-    from grls.report.blocks import Table
-
-log = logging.getLogger(__name__)
+    from grls.report.blocks import Block, Table
+    from grls.report.systems import ExperimentTable
 
 MEASURES = "R@5 R@2 complete@5 nDCG@10"
 """The default measures; the first one says which system is best."""
@@ -51,7 +49,6 @@ def experiment_command(
     quoted: str | None = None,
     growth: _Several | None = None,
     output: str = "experiment",
-    seed: int = 0,
     device: Device = "auto",
 ) -> None:
     """Compare systems on the same queries, in one table.
@@ -79,11 +76,12 @@ def experiment_command(
             without training: what queries of old and new passages find by the first measure, and the seconds
             of each update (OUTPUT-growth.csv).
         output: Path of what is written, without ending.
-        seed: Seed of bootstrap and permutations on the page.
     """
     named = _named(systems)
     from grls.evaluation.measures import cutoff, measure_names
     from grls.evaluation.metrics import KS
+    from grls.report.blocks import Section, Subsection
+    from grls.report.page import build_page, write_report
     from grls.report.runs import load_groups, refuse_untold
     from grls.report.systems import read_quoted, systems_table
 
@@ -101,22 +99,20 @@ def experiment_command(
     depth = max(_LEAST_K, *map(cutoff, names)) if k is None else k
     files: list[tuple[str, str]] = []  # the file of a run, and the name of its system; empty: it is not named
     labels: dict[str, str] = {}
-    for name, paths in named:
-        for number, path in enumerate(paths, 1):
-            label = name if len(paths) == 1 else f"{name} ({number})"
-            file = path
-            if not Path(path).is_file():
-                if data is None:
-                    raise ConfigError(f"{path} retrieves for the queries of a data set: give --data FOLDER.")
-                stored = stored_options(path)
-                options = RetrieveOptions(
-                    retriever=path, data=data, split=split or "test", limit=limit, k=depth, device=device,
-                    search=SearchOptions(**stored.get("search", {})),
-                    hops=HopOptions(**stored.get("hops", {})),
-                )  # fmt: skip
-                file = _retrieved(options, label, f"{output}-runs")
-            files.append((file, name))
-            labels |= {file: label} if label else {}
+    for name, label, path in _each(named):
+        file = path
+        if not Path(path).is_file():
+            if data is None:
+                raise ConfigError(f"{path} retrieves for the queries of a data set: give --data FOLDER.")
+            stored = stored_options(path)
+            options = RetrieveOptions(
+                retriever=path, data=data, split=split or "test", limit=limit, k=depth, device=device,
+                search=SearchOptions(**stored.get("search", {})),
+                hops=HopOptions(**stored.get("hops", {})),
+            )  # fmt: skip
+            file = _retrieved(options, label, f"{output}-runs")
+        files.append((file, name))
+        labels |= {file: label} if label else {}
     ks = sorted({*KS, *(cutoff(name) for name in names if name.startswith("R@"))})
     standard = [name for name in names if not name.startswith(("R@", "complete@"))]
     groups = load_groups([file for file, _ in files], data, split, labels, ks, standard)
@@ -125,49 +121,62 @@ def experiment_command(
     by_label = {label_of[file]: name or label_of[file] for file, name in files}
     _refuse_no_system(baseline, [*by_label.values()])
     tables = [systems_table(group, by_label, names, baseline, published) for group in groups]
-    printed = [table.table() for table in tables]
-    print("\n\n".join(visible(table.text()) for table in printed))
-    grown: list[Table] = []
+    print("\n\n".join(visible(table.table().text()) for table in tables))
+    grown = None
     if growth is not None:
-        queries = (str(data), split or "test", limit)
-        grown.append(_growth_table(named, *queries, device, names[0], depth, growth))
-        print("\n" + visible(grown[0].text()))
-    every = [*printed, *grown]
-    latex = [t.latex() for t in (*(table.table(compact=True) for table in tables), *grown)]
-    files_of = {f"{output}.md": [t.markdown() for t in every], f"{output}.tex": latex}
-    files_of |= {f"{output}.csv": [table.csv() for table in tables]}
-    files_of |= {f"{output}-{table.name}.csv": [table.csv()] for table in grown}
-    for path, texts in files_of.items():
-        with atomic_file(path) as stream:
-            stream.write("\n\n".join(text.rstrip() for text in texts) + "\n")
-    content: dict[str, Any] = {"tables": [{"data": table.data, **table.to_dict()} for table in tables]}
-    for table in grown:
-        content[table.name] = {"heads": table.heads, "rows": [[c.text for c in row] for row in table.rows]}
-    write_json(f"{output}.json", content)
-    print(", ".join([*files_of, f"{output}.json"]))
-    from grls.report.blocks import Block, Section, Subsection
-    from grls.report.page import answer_blocks, build_page, write_report
-
+        grown = _growth_table(named, str(data), split or "test", limit, device, names[0], depth, growth)
+        print("\n" + visible(grown.text()))
+    print(", ".join(_write(output, tables, grown)))
     reference = next((label for label, system in by_label.items() if system == baseline), None)
     tested = [name for name in names if not name.startswith("Judged")]
     k = cutoff(names[0]) if names[0].startswith("R@") else 5
-    built = build_page(groups, k, reference, seed, tested=tested)
-    answer: list[Block] = []
-    for compared, shown in zip(tables, printed, strict=True):
-        first = compared.measures[0]
-        rows = {row.name: row for row in compared.rows if first in row.means and not row.source}
-        if rows:
-            best = max(rows.values(), key=lambda row: row.means[first])
-            points = {name: (row.seconds, row.means[first]) for name, row in rows.items()}
-            found = best.differences.get(first)
-            against = (compared.baseline, found) if compared.baseline and found else None
-            role = f"finds most of {counted(len(rows), 'system')}"
-            asked = f"{counted(compared.queries, 'query')} of {compared.data}"
-            answer += answer_blocks(points, best.name, role, first, asked, against)
-        answer.append(shown)
-    growths = [Section("Growth", (Subsection("A corpus that grows", (table,)),)) for table in grown]
-    built = built._replace(sections=(*growths, *built.sections), answer=tuple(answer))
-    print(write_report(built, output))
+    page = build_page(groups, k, reference, tested=tested)
+    growths = [Section("Growth", (Subsection("A corpus that grows", (grown,)),))] if grown else []
+    blocks = tuple(block for table in tables for block in _answer(table))
+    print(write_report(page._replace(sections=(*growths, *page.sections), answer=blocks), output))
+
+
+def _write(output: str, tables: Sequence[ExperimentTable], grown: Table | None) -> list[str]:
+    """Write the tables in all forms but the page; returns the files."""
+    more = [] if grown is None else [grown]
+    texts = {
+        f"{output}.md": [table.markdown() for table in (*(one.table() for one in tables), *more)],
+        f"{output}.tex": [table.latex() for table in (*(one.table(compact=True) for one in tables), *more)],
+        f"{output}.csv": [table.csv() for table in tables],
+        **{f"{output}-{table.name}.csv": [table.csv()] for table in more},
+    }
+    for file, parts in texts.items():
+        with atomic_file(file) as stream:
+            stream.write("\n\n".join(part.rstrip() for part in parts) + "\n")
+    content: dict[str, Any] = {"tables": [{"data": table.data, **table.to_dict()} for table in tables]}
+    for table in more:
+        content[table.name] = {"heads": table.heads, "rows": [[c.text for c in row] for row in table.rows]}
+    write_json(f"{output}.json", content)
+    return [*texts, f"{output}.json"]
+
+
+def _answer(table: ExperimentTable) -> list[Block]:
+    """The figures of the best system of a table, and the table."""
+    from grls.report.page import answer_blocks
+
+    first = table.measures[0]
+    rows = {row.name: row for row in table.rows if first in row.means and not row.source}
+    if not rows:
+        return [table.table()]
+    best = max(rows.values(), key=lambda row: row.means[first])
+    points = {name: (row.seconds, row.means[first]) for name, row in rows.items()}
+    found = best.differences.get(first)
+    against = (table.baseline, found) if table.baseline and found else None
+    role = f"finds most of {counted(len(rows), 'system')}"
+    asked = f"{counted(table.queries, 'query')} of {table.data}"
+    return [*answer_blocks(points, best.name, role, first, asked, against), table.table()]
+
+
+def _each(named: Sequence[tuple[str, list[str]]]) -> Iterator[tuple[str, str, str]]:
+    """The name of a system, and the label and path of each of its runs or folders."""
+    for name, paths in named:
+        for number, path in enumerate(paths, 1):
+            yield name, name if len(paths) == 1 else f"{name} ({number})", path
 
 
 def _refuse_no_system(baseline: str | None, systems: Sequence[str]) -> None:
@@ -246,17 +255,16 @@ def _growth_table(
     steps = {}
     with TemporaryDirectory(prefix="grls-") as work:
         place = Path(work)
-        for name, paths in named:
-            for number, path in enumerate(paths, 1):
-                folder, label = Path(path), name if len(paths) == 1 else f"{name} ({number})"
-                if names_bm25(path):
-                    folder = place / path
-                    BM25Retriever(corpus).save_pretrained(folder)
-                folders = {label: folder}
-                folders |= {f"{label}: {member.name}": member for member in member_folders(folder)}
-                for label, folder in folders.items():
-                    (place / "steps").mkdir()
-                    opening = Opening(device)
-                    steps[label] = grow(folder, corpus, *judged, parts, measure, k, place / "steps", opening)
-                    shutil.rmtree(place / "steps")
+        for _, label, path in _each(named):
+            folder = Path(path)
+            if names_bm25(path):
+                folder = place / path
+                BM25Retriever(corpus).save_pretrained(folder)
+            folders = {label: folder}
+            folders |= {f"{label}: {member.name}": member for member in member_folders(folder)}
+            for one, place_of in folders.items():
+                (place / "steps").mkdir()
+                opening = Opening(device)
+                steps[one] = grow(place_of, corpus, *judged, parts, measure, k, place / "steps", opening)
+                shutil.rmtree(place / "steps")
     return growth_table(steps, measure)

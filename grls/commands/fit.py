@@ -28,7 +28,6 @@ def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -
             an encoder.
         output: The folder of the run.
         plan: Print what data, machine and models are and which stages there would be, and end.
-        options: The options of :class:`~grls.fitting.options.FitOptions`.
     """
     begun, chosen = monotonic(), FitOptions(**options)
     print(FIRST_LINE, flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -154,19 +153,11 @@ def make_hybrid(
         weights: The weights of the priors beside the generator, in their order; null: those of the
             objects, or 1.
         hybrid: Options of all priors.
-        folder: See :class:`FolderOptions`.
     """
     if not priors and not hybrid.empty_weight:
         raise ConfigError("no prior is given: name one with --priors, or give --hybrid.empty_weight.")
-    specs = []
-    for prior in priors or ():
-        if isinstance(prior, str) and prior.startswith("{"):  # an object without a list around it
-            try:
-                prior = dict(json.loads(prior))
-            except ValueError as error:
-                raise ConfigError(f"--priors: {prior} is no JSON ({error}).") from None
-        record = {"retriever": prior} if isinstance(prior, str) else prior
-        specs.append(from_record(PriorSpec, record, Path("--priors"), "prior"))
+    records = [{"retriever": prior} if isinstance(prior, str) else prior for prior in priors or ()]
+    specs = [from_record(PriorSpec, record, Path("--priors"), "prior") for record in records]
     if weights is not None:
         if len(weights) != len(specs):
             named = counted(len(specs), "prior is named", "priors are named")
@@ -184,7 +175,6 @@ def make_hops(retriever: str, *, hops: HopOptions = USUAL_HOPS, **folder: Any) -
     Args:
         retriever: Folder of the retriever that finds the passages of each hop.
         hops: Options of the hops; ``--hops.steps`` may not be ``single``.
-        folder: See :class:`FolderOptions`.
     """
     _write(FolderOptions(**folder), hops_spec(retriever, hops))
 
@@ -203,7 +193,6 @@ def make_fusion(
         members: Their folders, or ``bm25`` over the corpus of the others.
         fusion: How rankings are fused.
         depth: Number of hits of each member that give scores (``rrf``, ``sum``); null: 20.
-        folder: See :class:`FolderOptions`.
     """
     _write(FolderOptions(**folder), fusion_spec(members, fusion, depth))
 
@@ -229,7 +218,6 @@ def make_rescored(
         passages: Number of best passages that the cross-encoder reads.
         weight: Weight of the cross-encoder's logit beside the score of the first retriever; null: the logit
             replaces the score.
-        folder: See :class:`FolderOptions`.
     """
     _write(FolderOptions(**folder), rescored_spec(retriever, model, Rereading(passages, weight)), device)
 

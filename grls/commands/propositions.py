@@ -37,7 +37,6 @@ def propositions(
 
     Args:
         output: JSONL file to write.
-        options: See :class:`~grls.answer.riches.options.PropositionOptions`.
     """
     asked = PropositionOptions(**options)
     from grls.answer.riches.propositions import open_propositions, proposition_lines

@@ -24,7 +24,6 @@ def ralm(*, rerank: RerankOptions = USUAL_RERANK, **options: Any) -> None:
 
     Args:
         rerank: Options of reranking the retrieved documents.
-        options: See :class:`~grls.answer.ralm.options.TaskOptions`.
     """
     asked = TaskOptions(**options)
     from grls.answer.ralm.task import measure, task_of
@@ -42,7 +41,6 @@ def ralm_examples(*, retriever: str, examples: ExampleOptions = USUAL_EXAMPLES, 
     Args:
         retriever: Retriever folder of any kind, or bm25. Its folder stores the options of search.
         examples: Which examples.
-        options: See :class:`~grls.answer.ralm.options.TaskOptions`.
     """
     asked = TaskOptions(retriever=retriever, **options)
     from grls.answer.ralm.task import collect_examples, task_of

@@ -150,7 +150,6 @@ def retrieve(
             on this machine. All its machines must see the files. Scores are those of one process up to the
             rounding of float32.
         workers: How many workers, and their shards.
-        options: See :class:`RetrieveOptions`.
     """
     asked = RetrieveOptions(retriever=retriever, **options)
     sharing = workers_of(ray, workers)

@@ -293,9 +293,7 @@ class CommandLine:
                 shown = ", ".join(name.removeprefix(f"{section}.") for name in names)
                 folded = paragraphs(f"{heading}: {shown}", indent=_MARGIN)
                 parts.append(f"--{section}.… (`{self.prog} --help {section}`):\n{folded}\n")
-        general = "".join(
-            _two_columns(f"--{name}", texts[name]) for name in ("help", "config", "print_config")
-        )
+        general = "".join(_two_columns(f"--{name}", texts[name]) for name in ("help", "config"))
         return "\n".join([*parts, f"general options:\n{general}"])
 
     def _within(self, section: str) -> list[str]:
@@ -388,7 +386,9 @@ def _typed(value: Any, kind: Any) -> Any:
         read = yaml_value(value)
     except ValueError:
         return str(value)
-    texts = [one for one in kinds if one in (str, Path) or get_origin(one) is Literal]
+    if Path in kinds and str not in kinds and value != "null":
+        return Path(value)
+    texts = [one for one in kinds if one is str or get_origin(one) is Literal]
     others = tuple(get_origin(one) or one for one in kinds if one is not Any and one not in texts)
     return str(value) if texts and not isinstance(read, others) else read
 

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import numpy as np
 import pytest
 
 from grls.api.searcher import Searcher
@@ -70,22 +69,7 @@ def test_bad_input_is_refused(searcher: Searcher) -> None:
         LangChainRetriever(searcher="runs/mine")
     with pytest.raises(ConfigError, match="LangChainRetriever has no argument 'wher'; did you mean where"):
         LangChainRetriever(searcher=searcher, wher="year<2000")
-    with pytest.raises(ConfigError, match="LangChainRetriever: k must be at least 1"):
-        LangChainRetriever(searcher=searcher, k=0)
     with pytest.raises(ConfigError, match="k must be a whole number"):
         LangChainRetriever(searcher=searcher).invoke("stone", k="3")
     with pytest.raises(ConfigError, match=r"no passage of .* has the metadata field 'yaer'"):
         LangChainRetriever(searcher=searcher, where="yaer>2000").invoke("stone")
-
-
-def test_a_chain_has_the_hop_of_each_document(searcher: Searcher) -> None:
-    chain = LangChainRetriever(searcher=searcher.hops(max=2, steps="fixed")).invoke("green ponds")
-    assert [document.metadata["hop"] for document in chain] == [1, 2]
-    assert all("hop" not in d.metadata for d in LangChainRetriever(searcher=searcher).invoke("green ponds"))
-
-
-def test_equal_scores_are_parted_as_in_a_run_file(tied: Searcher) -> None:
-    found = LangChainRetriever(searcher=tied).invoke("frogs")
-    scores = {document.id: document.metadata["score"] for document in found}
-    assert sorted(scores, key=lambda name: scores[name], reverse=True) == list(scores) == ["b", "c", "a"]
-    assert len({*map(np.float32, scores.values())}) == 3

@@ -1,9 +1,10 @@
 """The commands of ``grls``."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import split
+from typing import Any
 
 from grls.cli import VERBS, Command, Verb
 from grls.errors import GrlsError, in_shell, worded
@@ -18,6 +19,17 @@ def commands(verbs: Mapping[str, Verb] = VERBS, before: str = "") -> dict[str, V
         found |= {f"{before}{name}": verb} if verb.target else {}
         found |= commands(verb.names, f"{before}{name} ")
     return found
+
+
+def parsed(words: Sequence[str]) -> dict[str, Any]:
+    """The options of a command, without its first word ``grls``."""
+    verbs, names = VERBS, []
+    while words[len(names)] in verbs:
+        names.append(words[len(names)])
+        verb = verbs[names[-1]]
+        verbs = verb.names
+    line = Command(verb, f"grls {' '.join(names)}").line()
+    return line.arguments(line.given(words[len(names) :]))
 
 
 def fault(command: str) -> str:
