@@ -328,7 +328,7 @@ _OTHER_NAMES = {
 """Names of options in other programs, and ours."""
 _NEAR = 3
 """The most options that are named for a beginning of their names."""
-_MOST = 25
+_MOST = 23
 """Options that are explained at once."""
 
 
