@@ -18,7 +18,7 @@ import yaml
 from cross_encoders import cross_encoder
 from llama_small import TINY as TINY_LLAMA
 from llama_small import save_llama
-from small_data import tiny_bert, write_jsonl
+from small_data import scratch, tiny_bert, write_jsonl
 from verbs import parsed
 
 from benchmarks.trainings import TRAININGS, options
@@ -74,6 +74,13 @@ def tiny_model(data: str) -> list[str]:
     """Options that put a small T5 from scratch in the place of any generator."""
     options = ["--model.generator=ScratchT5", f"--model.generator.data={data}"]
     return options + [f"--model.generator.{option}" for option in TINY]
+
+
+def small_encoder(data: str) -> str:
+    """A small T5 from scratch, in the place of any encoder."""
+    for part in scratch(Path(data)).load():
+        part.save_pretrained("t5")
+    return "t5"
 
 
 def small(folder: Path) -> None:
@@ -151,10 +158,9 @@ def test_single_step_recipe(workplace: Path) -> None:
     """The recipe of a search in a single step, with small models in the place of the packaged ones."""
     small(workplace / "data" / "mine")
     language_model(workplace, "data/mine")
-    small_encoder = [o.replace("--model.generator", "--generator") for o in tiny_model("data/mine")]
     layers = ["--config", "configs/biencoder.yaml", "--config", "configs/single-step/biencoder.yaml"]
     quick = ["--fit.epochs=1", "--fit.max_steps=2", "--fit.batch_size=8"]
-    options = ["--source=null", "--kind=auto", *small_encoder, *quick]
+    options = [f"--source={small_encoder('data/mine')}", "--kind=auto", *quick]
     assert main(["train", "biencoder", *layers, "--data=data/mine", "--output=runs/b", *options]) == 0
     layers = ["--config", "configs/chains.yaml", "--config", "configs/single-step/chains.yaml"]
     options = ["--data.data=data/mine", "--output=runs/c", "--model.generator.name_or_path=lm", *QUICK]
@@ -203,9 +209,9 @@ def test_the_papers_settings_and_the_released_ones(name: str, workplace: Path) -
     for folder in ("memorise", "retrieve", "retriever"):
         assert Codec(load_tokenizer(f"runs/{folder}/model")).closes == (name == "paper"), folder
     layers = [f"--config=configs/{layer}.yaml" for layer in ("biencoder", f"{name}/biencoder")]
-    generator = [o.replace("--model.generator", "--generator") for o in tiny_model("data/mine")]
-    given = ["--data=data/mine", "--output=runs/bi", "--source=null", "--kind=auto", "--fit.max_steps=1"]
-    assert main(["train", "biencoder", *layers, *given, *generator]) == 0
+    source = f"--source={small_encoder('data/mine')}"
+    given = ["--data=data/mine", "--output=runs/bi", source, "--kind=auto", "--fit.max_steps=1"]
+    assert main(["train", "biencoder", *layers, *given]) == 0
     used = biencoder_helpers.settings(workplace / "runs/bi")["fit"]
     assert (used["epochs"], used["batch_size"], used["learning_rate"]) == SETTINGS[name]["biencoder"]
     assert (used["optimizer"], used["schedule"], used["warmup"]) == ("adafactor", "linear", 0.1)
@@ -450,9 +456,8 @@ def test_readme_commands(
             if "configs/default/chains.yaml" in command:  # the packaged model is an extra
                 given += ["--model.generator.name_or_path=lm"]
         if command[:2] == ["train", "biencoder"]:
-            options = [o.replace("--model.generator", "--generator") for o in tiny_model("data/mine")]
-            given += ["--source=null", "--kind=auto", *options, "--fit.epochs=1", "--fit.max_steps=2"]
-            given += ["--fit.batch_size=8"]
+            given += [f"--source={small_encoder('data/mine')}", "--kind=auto", "--fit.batch_size=8"]
+            given += ["--fit.epochs=1", "--fit.max_steps=2"]
         assert main(given) == 0, given
     assert "recall" in capsys.readouterr().out
     for name in ("report.html", "why.json"):

@@ -14,8 +14,7 @@ from grls.cluster.options import USUAL_WORKERS, WorkerOptions, Workers, workers_
 from grls.cluster.plan import Shard, Work, refuse_other_reading, seen_elsewhere
 from grls.cluster.shards import done_shards
 from grls.data.dataset import own_corpus, passage_queries, read_queries, read_split
-from grls.data.filter_options import FilterOptions
-from grls.data.filters import filters_of
+from grls.data.filters import FilterOptions, filters_of
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.io.arguments import Count, options

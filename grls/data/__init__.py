@@ -6,8 +6,8 @@ layout, and their faults. ``codec`` turns text into tokens (``spelling``: texts 
 a chat). ``words`` splits texts into words (``language`` guesses their language), ``sentences`` into
 sentences, of which ``pseudo_queries`` makes queries; ``evidence`` makes the excerpts of passages that a hop
 reads. ``identifiers`` are what a generator writes in place of whole passages; ``documents`` cuts files into
-passages; ``links`` says which passage names which. ``filters`` says which passages a query may find
-(``filter_options``: the options of a command), and ``where`` reads a filter that is written as text.
+passages; ``links`` says which passage names which. ``filters`` says which passages a query may find,
+and ``where`` reads a filter that is written as text.
 ``inputs/`` makes passages, queries and judgements of Python objects, and ``hub_data`` makes a folder of a
 data set of the hub.
 """

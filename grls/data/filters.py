@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.data.corpus import Corpus
-from grls.data.filter_options import FilterOptions
 from grls.data.types import Query
 from grls.data.where import Expression, parse_filter
 from grls.errors import ConfigError, DataError
@@ -151,6 +150,27 @@ def resolved(filters: Sequence[Filter | None], corpus: Corpus) -> list[Filter | 
     evaluated = evaluate_filters([each for each in filters if each is not None], corpus)
     numbered = {each: Numbered(numbers) for each, numbers in evaluated.items()}
     return [None if each is None else numbered[each] for each in filters]
+
+
+@dataclass(frozen=True)
+class FilterOptions:
+    """Which passages queries may find; a passage must pass all filters, which hold in every hop.
+
+    Args:
+        allow: A file of the allowed passages.
+        where: A filter over the metadata of passages.
+        queries: Also apply the filters in the metadata of each query.
+    """
+
+    allow: str | None = None
+    where: str | None = None
+    queries: bool = False
+
+    @property
+    def record(self) -> dict[str, str | bool]:
+        """The options that are set."""
+        options = {"allow": self.allow, "where": self.where, "query_filters": self.queries or None}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 def filters_of(options: FilterOptions, queries: Sequence[Query]) -> list[Filter | None]:

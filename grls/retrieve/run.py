@@ -9,8 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from grls.data.filter_options import FilterOptions
-from grls.data.filters import Filter
+from grls.data.filters import Filter, FilterOptions
 from grls.data.types import Query
 from grls.io.files import sha256
 from grls.retrieve.base import (

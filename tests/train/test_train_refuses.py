@@ -65,7 +65,6 @@ REFUSED = [
         lambda t: biencoder(t, {"matryoshka": (4, 9999)}, dev_split=None),
         r"fit\.matryoshka: the embeddings have \d+ dimensions, got 9999",
     ),
-    (lambda t: biencoder(t, {"logger": "json"}, dev_split=None), r"fit\.logger: json is no logger of Light"),
     # rerankers
     (
         lambda t: negatives(t, [Query("q", "zzz", ("r0",))], {"q": {"r0": 1}}),

@@ -20,7 +20,6 @@ import numpy as np
 
 from grls.data.corpus import Corpus
 from grls.data.types import Query
-from grls.data.words import USUAL, Analyzer
 from grls.decode.prior import Fixed, Prior, WeightedPrior
 from grls.decode.score_all import score_rows
 from grls.errors import ConfigError, MismatchError
@@ -120,12 +119,11 @@ def open_sources(
     names: Sequence[str],
     device: str = "auto",
     options: SearchOptions | None = None,
-    analyzer: Analyzer = USUAL,
 ) -> list[ScoresAll]:
     """Folders are opened in float32."""
     search = replace(options or SearchOptions(), rescore=0, compile=False)
     opening = Opening(device, search=search, corpus=corpus)
-    return [scoring(load_named(name, corpus, opening, analyzer), name) for name in names]
+    return [scoring(load_named(name, corpus, opening), name) for name in names]
 
 
 class WeightedSource(NamedTuple):

@@ -20,7 +20,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, free_order
 from grls.data.evidence import excerpt
 from grls.data.types import Passage, Query
-from grls.data.words import Analyzer
+from grls.data.words import USUAL
 from grls.errors import ConfigError, DataError, Option
 from grls.io.jsonl import read_jsonl, string_of
 from grls.io.progress import counted
@@ -318,10 +318,9 @@ class RetrieverMiner:
         negatives: str,
         corpus: Corpus,
         words: int,
-        analyzer: Analyzer,
         remedy: str = "set hard_negatives to 0",
     ):
-        self.retriever = open_judge(negatives, corpus, Opening(), analyzer)
+        self.retriever = open_judge(negatives, corpus, Opening(), USUAL)
         self._name = "BM25" if negatives == BM25 else negatives
         self._words = words
         self._remedy = remedy

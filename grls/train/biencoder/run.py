@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from pydoc import locate
-from typing import Any
 
 import torch
 
@@ -22,8 +20,6 @@ from grls.train.core.clock import TrainingClock, TrainingResult
 from grls.train.options import BiEncoderOptions, BiEncoderTraining
 
 with needing("train", "training a bi-encoder"):
-    from lightning.pytorch.loggers import Logger
-
     from grls.models.precision import accelerator
     from grls.train.biencoder.data import BiEncoderData
     from grls.train.biencoder.dev import dev_evaluator
@@ -56,21 +52,15 @@ def run_biencoder(training: BiEncoderTraining, clock: TrainingClock | None = Non
         if training.dev_split is not None:
             dev = Split(*data.read_split("dev_split", training.dev_split, corpus), corpus)
         torch.manual_seed(fit.seed)  # for random weights of a new model
-        if source is not None:
-            encoder = BiEncoderModel.load(source, training.kind, "cpu", training.max_tokens, fit.similarity)
-        else:
-            generator: Any = training.generator
-            encoder = BiEncoderModel.from_generator(
-                generator.load(), training.max_tokens, generator.stages(), fit.similarity or "dot"
-            )
+        encoder = BiEncoderModel.load(source, training.kind, "cpu", training.max_tokens, fit.similarity)
         # A resumed run of adapters reads these weights again.
-        data.fingerprints[f"the model {source or training.generator}"] = encoder.fingerprint()
+        data.fingerprints[f"the model {source}"] = encoder.fingerprint()
         miner = scores = None
         if training.teacher is not None:
             scores = TeacherScores.read(training.teacher, train.queries, corpus)
             data.fingerprints[f"the teacher {training.teacher}"] = sha256(training.teacher)
         elif fit.hard_negatives:
-            miner = RetrieverMiner(training.negatives, corpus, fit.evidence_words, training.analyzer)
+            miner = RetrieverMiner(training.negatives, corpus, fit.evidence_words)
             data.fingerprints[f"the retriever {training.negatives} (negatives)"] = miner.fingerprint()
         encoder.evidence_words = fit.evidence_words
         pairs = (train.queries, train.qrels, corpus, encoder.query_text, fit, miner, scores)
@@ -98,19 +88,10 @@ def run_biencoder(training: BiEncoderTraining, clock: TrainingClock | None = Non
             "limit_val_batches": None if evaluator else 0,
         }
         best = module.best if evaluator else {"save_top_k": 0}
-        loggers = [] if fit.logger is None else [logger_of(fit.logger, output)]
         return fit_model(
             module, data, output, record, resumed, clock,
-            trainer=trainer, best=best, loggers=loggers, steps=steps,
+            trainer=trainer, best=best, steps=steps,
         )  # fmt: skip
-
-
-def logger_of(name: str, output: str) -> Any:
-    kind: Any = locate(name)
-    if not (isinstance(kind, type) and issubclass(kind, Logger)):
-        raise ConfigError(f"fit.logger: {name} is no logger of Lightning that is installed.")
-    make: Any = kind
-    return make(save_dir=output)
 
 
 def check_negatives(options: BiEncoderOptions, examples: int | None = None) -> None:

@@ -31,7 +31,7 @@ _APART = ("output", "resume", "checkpoint", "last", "recall", "quotes")
 """Options of a training that say where it is written, and how it is measured."""
 _FREE = (
     "train", "dev", "data", "data.data", "data.batch_size", "data.global_batch_size", "data.workers",
-    "device", "fit.device", "fit.logger", "fit.mini_batch_size",
+    "device", "fit.device", "fit.mini_batch_size",
     "fit.gradient_checkpointing", "model.gradient_checkpointing",
 )  # fmt: skip
 """Settings that a resumed run may change: they do not change the losses, or the data module compares them.

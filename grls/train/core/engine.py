@@ -95,7 +95,6 @@ def fit_model(
     best: Mapping[str, Any],
     last: Mapping[str, Any] = {},
     callbacks: Sequence[L.Callback] = (),
-    loggers: Sequence[Any] = (),
     steps: int | None = None,
 ) -> TrainingResult:
     """Train, and write the model of the best checkpoint (without one: of the last step) to ``output/model``.
@@ -110,7 +109,6 @@ def fit_model(
         last: Options of the checkpoint to resume from.
         callbacks: Further callbacks. Dev is measured before others end the measurement, for weight
             averaging puts its weights back then.
-        loggers: Further loggers.
         steps: All optimizer steps; None: as many as the trainer makes.
     """
     folder = Path(output)
@@ -118,7 +116,7 @@ def fit_model(
     best_checkpoint = BestCheckpoint(**place, filename="best", **best)
     module.settings = run_settings(record)
     logs = CSVLogger(folder, name="logs")
-    loggers = [logs, TensorBoardLogger(folder, name="logs", version=logs.version), *loggers]
+    loggers = [logs, TensorBoardLogger(folder, name="logs", version=logs.version)]
     options: dict[str, Any] = {
         "use_distributed_sampler": False, "num_sanity_val_steps": 0, "enable_model_summary": False,
         "logger": loggers, "plugins": [AtomicCheckpointIO()], "default_root_dir": folder,

@@ -38,7 +38,7 @@ def open_priors(
 ) -> OpenPriors:
     """Open the priors, for a generator that writes one of several ``spans`` of a passage, or one sequence."""
     options = SearchOptions(truncate_queries=True)
-    sources = open_sources(corpus, prior.retrievers, device, options, prior.analyzer)
+    sources = open_sources(corpus, prior.retrievers, device, options)
     parts = zip(sources, prior.weights or [1.0] * len(sources), prior.retrievers, strict=True)
     weighed = tuple(WeightedSource(source, weight, None, name) for source, weight, name in parts)
     check_priors(weighed, corpus)

@@ -40,7 +40,7 @@ class Proposals:
 
     def __init__(self, options: Rescore, corpus: Corpus, codec: Codec, device: str):
         search = SearchOptions(truncate_queries=True)
-        self.sources = open_sources(corpus, options.retrievers, device, search, options.analyzer)
+        self.sources = open_sources(corpus, options.retrievers, device, search)
         self.options = options
         self.corpus = corpus
         self.codec = codec

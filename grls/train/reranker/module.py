@@ -18,7 +18,6 @@ from grls.answer.ralm.reranker import Reranker, RerankExample
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels
 from grls.data.types import Query
-from grls.data.words import USUAL
 from grls.errors import Option
 from grls.io.files import atomic_folder
 from grls.models.cross_encoder import query_with_evidence
@@ -55,7 +54,7 @@ class RerankHops:
         given = {name: getattr(options, name) for name in vars(HopPairs())}
         pairs = PairOptions(**given, done=False, seed=seed)
         remedy = f"name another retriever by {Option('hops.negatives')}"
-        miner = RetrieverMiner(options.negatives, corpus, options.evidence_words, USUAL, remedy)
+        miner = RetrieverMiner(options.negatives, corpus, options.evidence_words, remedy)
         self.negatives_fingerprint = miner.fingerprint()
         query_text = partial(query_with_evidence, words=options.evidence_words)
         self._pairs = BiEncoderExamples(queries, qrels, corpus, query_text, pairs, miner)

@@ -15,7 +15,6 @@ from torch.nn import functional as F
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, read_split
 from grls.data.types import Passage, Query
-from grls.data.words import USUAL
 from grls.errors import DataError
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
@@ -248,7 +247,7 @@ def test_data_of_one_passage_a_query_train_neither_hops_nor_done(
 
 def test_a_miner_searches_with_the_evidence_of_the_hop() -> None:
     corpus = Corpus.from_passages([Passage("a", "otters eat fish"), Passage("b", "herons live in reeds")])
-    mine = RetrieverMiner("bm25", corpus, 0, USUAL)
+    mine = RetrieverMiner("bm25", corpus, 0)
     query = Query("q", "what do otters eat ?")
     alone, after = mine([query, query], [[], [Passage("e", "reeds reeds herons herons live")]], 2)
     assert alone[0] == "a"
@@ -266,6 +265,6 @@ def test_hops_with_links_mine_what_the_evidence_names(tmp_path: Path) -> None:
     create(tmp_path / "hops", "hops", {"retriever": "../bm25", "hops": {"steps": "ranked"}})
     query = Query("q", "where was the director of the film born ?")
     for folder, first, count in (("bm25", "film", 22), ("hops", "man", 10)):
-        mine = RetrieverMiner(str(tmp_path / folder), corpus, 0, USUAL)
+        mine = RetrieverMiner(str(tmp_path / folder), corpus, 0)
         (found,) = mine([query], [[film]], 22)
         assert (found[0], len(found)) == (first, count)

@@ -1,13 +1,11 @@
 """A bi-encoder that is trained from Python: result, reports and the limit of time."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from biencoder_helpers import logged
 
-from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoderModel
 from grls.train.biencoder.run import run_biencoder
 from grls.train.core.clock import TrainingClock, TrainingResult, TrainingStep
@@ -30,19 +28,6 @@ def trained(
 def whole(place: Path) -> tuple[TrainingResult, list[TrainingStep]]:
     steps: list[TrainingStep] = []
     return trained(place, place / "whole", clock=TrainingClock("biencoder", meter=steps.append)), steps
-
-
-def test_the_result_and_the_reports(
-    place: Path, whole: tuple[TrainingResult, list[TrainingStep]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    result, steps = whole
-    assert (result.model, result.logs) == (place / "whole" / "model", place / "whole" / "logs" / "version_0")
-    assert (result.steps, result.examples, result.monitor) == (24, 30, "dev_recall")
-    assert result.best == max(logged(place / "whole", "dev_recall").values())
-    assert not result.time_is_up
-    assert [(step.stage, step.step, step.of) for step in steps] == [
-        ("biencoder", step, 24) for step in range(25)
-    ]
 
 
 def test_a_run_whose_time_is_up_keeps_the_best_and_goes_on(
@@ -70,11 +55,3 @@ def test_a_run_whose_time_is_up_keeps_the_best_and_goes_on(
     assert [went_on[step] for step in range(1, 13)] == [losses[step] for step in range(1, 13)]
     again = trained(place, tmp_path, resume=True)  # it is done
     assert (again.steps, again.best) == (24, rest.best)
-
-
-def test_a_logger_of_lightning_gets_the_losses_too(place: Path, tmp_path: Path) -> None:
-    fit = replace(FIT, epochs=1, max_steps=2, logger="lightning.pytorch.loggers.TensorBoardLogger")
-    assert trained(place, tmp_path, fit, dev_split=None).monitor is None
-    assert list((tmp_path / "lightning_logs").rglob("events.out.tfevents.*"))
-    with pytest.raises(ConfigError, match=r"fit\.logger: json is no logger of Lightning"):
-        trained(place, tmp_path / "other", replace(fit, logger="json"), dev_split=None)
