@@ -5,22 +5,17 @@ import os
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from failing import fails
 from full_disk import full_disk
-from small_data import scratch, small_retriever, write_small
+from small_data import scratch, write_small
 from train_helpers import arguments, callback, flip, train
 
 from grls.cli import main
-from grls.data.codec import Codec, Limits
-from grls.data.corpus import Corpus
-from grls.data.types import Passage
 from grls.errors import MismatchError, WriteError
 from grls.io.files import read_json
 from grls.train.core.checkpoints import AtomicCheckpointIO
-from grls.train.generator.examples import MemoriseExamples
 from grls.train.generator.module import Retrieve
 from grls.train.options import RetrieveModelOptions
 
@@ -245,15 +240,6 @@ def test_weights_that_are_no_numbers_at_the_end_are_not_written(
     assert f"are not finite, so nothing was written to {tmp_path / 'run' / 'model'}." in told
     assert "Lower --model.learning_rate" in told
     assert not (tmp_path / "run" / "model").exists()
-
-
-def test_the_front_of_a_path_with_a_title(data: Path) -> None:
-    codec = Codec(small_retriever(data).codec.tokenizer, Limits())
-    passage = Passage("p", "the otter ; is ; calm", "badger")
-    examples = MemoriseExamples(Corpus.from_passages([passage]), codec, unit="path")
-    whole = codec.passages([passage])[0]
-    front = len(codec.passages([passage._replace(text="the otter ; is ")])[0]) - 1
-    assert np.array_equal(examples.draw(0, 0)[0].source, codec.plain_input(whole[:front].tolist()))
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,7 @@ def test_further_options_that_change_the_losses_are_recorded(more: dict[str, Any
 def test_the_options_of_a_run_are_a_config(data: Path, tmp_path: Path) -> None:
     output = train("retrieve", data, tmp_path / "run", "--trainer.max_epochs=1")
     file = output / "logs" / "version_0" / "config.yaml"
+    assert next(file.parent.glob("events*")).stat().st_size > 0
     read = read_stage("retrieve", [str(file)])
     assert read == read_stage("retrieve", (), as_record(read))
     assert (read.model.learning_rate, read.data.batch_size, read.trainer.max_epochs) == (3e-3, 4, 1)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, tensor
 
 from grls.index.base import ConstraintIndex
-from grls.train.core.collate import Batch, DecisionTensors, Labels, pad, pairs
+from grls.train.core.module import Batch, DecisionTensors, Labels, pad, pairs
 from grls.train.generator.candidates import RunCandidates
 from grls.train.generator.decisions import walk_paths
 from grls.train.generator.examples import Hops

@@ -31,9 +31,9 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.hybrid.priors import scoring
 from grls.retrieve.registry import Opening, load_named
-from grls.train.core.collate import Batch
 from grls.train.core.datamodule import FitData, digest
 from grls.train.core.examples import Examples
+from grls.train.core.module import Batch
 from grls.train.generator.candidates import RunCandidates
 from grls.train.generator.collate import HopCollator
 from grls.train.generator.examples import (

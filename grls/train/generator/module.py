@@ -20,8 +20,7 @@ from grls.errors import ConfigError, out_of_memory
 from grls.models.base import check_positions, is_causal
 from grls.models.causal.slots import refuse_windows
 from grls.models.sessions.memory import SHORT, agree, attending, configs_of, may_attend_plainly
-from grls.train.core.collate import Batch, Pairs
-from grls.train.core.module import GeneratorModule
+from grls.train.core.module import Batch, GeneratorModule, Pairs
 from grls.train.core.processes import largest, mean_over_processes
 from grls.train.generator.collate import HopBatch, Rescored, TokenTree, TreeBatch, stack
 from grls.train.generator.loss import REFERRED, Ranked, listwise_loss, ranking_loss

@@ -18,8 +18,8 @@ import torch
 
 from grls.index.keys import KeyIndex
 from grls.index.rows import Ints
-from grls.train.core.collate import Batch, DecisionTensors, Labels, pairs
 from grls.train.core.examples import Example
+from grls.train.core.module import Batch, DecisionTensors, Labels, pairs
 
 
 class Constraint(NamedTuple):

@@ -17,14 +17,6 @@ from grls.models.biencoder import BiEncoderModel
 from grls.retrieve.bm25 import BM25Options, BM25Retriever
 
 
-def test_a_run_without_a_checkpoint_is_begun_anew(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told = fails(capsys, *options(place, tmp_path / "run", "--resume=true"))
-    assert f"{tmp_path / 'run' / 'checkpoints' / 'last.ckpt'}: there is no checkpoint to resume from" in told
-    train(place, tmp_path / "run", "--fit.max_steps=2")
-
-
 def test_a_full_disk_is_told_in_one_line(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,5 @@
-"""Both stages, index, retrieval and evaluation through the real commands; options of the fit."""
+"""Both stages through the real commands; options of the fit."""
 
-import json
 import re
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import torch
 from train_helpers import arguments, callback, logged, train
 
 from grls.cli import main
-from grls.data.dataset import read_split
 from grls.models.load.generators import Pretrained
 
 
@@ -113,33 +111,6 @@ def test_without_a_best_checkpoint_the_last_model_is_written(
     assert capsys.readouterr().out.splitlines() == [f"{output / 'model'}: the model of step 9 of 9"]
 
 
-def test_logs_and_config_are_written(stages: tuple[Path, Path]) -> None:
-    for output in stages:
-        (version,) = (output / "logs").iterdir()
-        assert {"metrics", "events", "config"} <= {file.name.split(".")[0] for file in version.iterdir()}
-        assert next(version.glob("events*")).stat().st_size > 0
-
-
-def test_from_training_to_a_report(
-    stages: tuple[Path, Path], data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder, run = tmp_path / "retriever", tmp_path / "run"
-    assert main(["index", f"{stages[1] / 'model'}", f"--corpus={data}", f"--output={folder}"]) == 0
-    options = [str(folder), f"--data={data}", f"--output={run}", "--hops.steps=dynamic"]
-    assert main(["retrieve", *options, "--hops.max=3", "--k=4", "--device=cpu", "--split=train"]) == 0
-    asked = [query.id for query in read_split(data, "train")[0]]
-    lines = [json.loads(line) for line in Path(f"{run}.jsonl").read_text().splitlines()]
-    assert len(lines) == len(asked) == 12
-    ranked = [line.split() for line in Path(f"{run}.trec").read_text().splitlines()]
-    assert {fields[0] for fields in ranked} == set(asked)
-    assert all(len(fields) == 6 for fields in ranked)
-    report = tmp_path / "report.json"
-    capsys.readouterr()
-    assert main(["evaluate", f"{run}.jsonl", f"--data={data}", "--split=train", f"--output={report}"]) == 0
-    assert json.loads(report.read_text())
-    assert "recall" in capsys.readouterr().out.lower()
-
-
 def test_without_a_terminal_a_line_tells_of_step_loss_and_time(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,16 +125,6 @@ def test_without_a_terminal_a_line_tells_of_step_loss_and_time(
         assert re.fullmatch(told, line), line
 
 
-def test_accumulated_gradients_step_less_often(data: Path, tmp_path: Path) -> None:
-    """Eight batches of four, two a step: four steps, and the second batch sees the weights of the first."""
-    options = ["--trainer.accumulate_grad_batches=2", "--model.learning_rate=0.05", "--model.warmup=0"]
-    output = train("retrieve", data, tmp_path / "a", "--trainer.max_epochs=1", *options, dropout=0.0)
-    last = torch.load(output / "checkpoints" / "last.ckpt", weights_only=True)
-    assert last["global_step"] == 4
-    state = last["RetrieveData"]
-    assert (state["epoch"], state["batches"]) == (1, 0)
-
-
 def test_dropout_is_on_where_a_model_was_loaded(
     stages: tuple[Path, Path], data: Path, tmp_path: Path
 ) -> None:
@@ -173,10 +134,3 @@ def test_dropout_is_on_where_a_model_was_loaded(
     assert main(["train", *goes_on_from(stages[0] / "model", options)]) == 0
     first, second = logged(tmp_path / "run", "train_loss").values()
     assert first != pytest.approx(second, abs=1e-4)
-
-
-def test_the_full_loss_and_adafactor_train_too(data: Path, tmp_path: Path) -> None:
-    options = ["--model.loss=full", "--model.optimizer=adafactor", "--trainer.max_epochs=8"]
-    found = logged(train("memorise", data, tmp_path, *options, dropout=0.0), "train_loss")
-    ordered = [loss for _, loss in sorted(found.items())]
-    assert mean(ordered[-3:]) < 0.9 * mean(ordered[:3])

@@ -13,7 +13,7 @@ from grls.index.build import index_sequences
 from grls.models.load.build import Loaded
 from grls.models.load.generators import GeneratorSpec
 from grls.models.seq2seq.slots import Seq2SeqGenerator
-from grls.train.core.collate import Batch
+from grls.train.core.module import Batch
 from grls.train.generator.collate import HopCollator
 from grls.train.generator.examples import HopExample
 from grls.train.generator.module import Retrieve

@@ -9,9 +9,8 @@ from grls.index.build import index_sequences
 from grls.index.keys import PrefixKeys
 from grls.models.load.build import Loaded
 from grls.models.load.generators import GeneratorSpec
-from grls.train.core.collate import Batch, DecisionTensors
 from grls.train.core.examples import Example
-from grls.train.core.module import GeneratorModule
+from grls.train.core.module import Batch, DecisionTensors, GeneratorModule
 from grls.train.options import WriterModelOptions
 from grls.train.riches.collate import Constraint, TextCollator, allowed_in_quotes
 
