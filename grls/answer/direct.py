@@ -50,10 +50,6 @@ class DirectReader:
         too few positions, passages are left out from the end of the list. A question that is too long even
         without passages has no answer; an error is logged. ``decided`` is called with the number of queries
         answered since the last call.
-
-        Raises:
-            ConfigError: The model has no room for any question, or the chat template refuses the prompt.
-            DataError: A passage is not in the corpus.
         """
         rankings: Sequence[Sequence[Hit]] = [()] * len(queries)
         if self.source is not None:

@@ -80,12 +80,8 @@ class IterativeReader:
     ) -> list[Written]:
         """Answer queries, all in step with each other.
 
-        A question that is too long for the model has no answer; an error is logged. ``decided`` is called
-        with the number of queries answered since the last call.
-
-        Raises:
-            ConfigError: The model has no room for any question, or the chat template refuses the prompt.
-            DataError: A passage is not in the corpus.
+        A question that is too long for the model has no answer. ``decided`` is called with the number of
+        queries answered since the last call.
         """
         states = [_State(query, f"question: {query.text}") for query in queries]
         prompts = [self._prompt(state, forced=True) for state in states]

@@ -13,9 +13,6 @@ class ReaderOptions:
         chat: Write the prompt with the model's chat template.
         max_new_tokens: Length limit of an output, in tokens.
         batch_size: Questions answered together.
-
-    Raises:
-        ConfigError: A number is below 1.
     """
 
     chat: bool = False

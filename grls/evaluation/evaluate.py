@@ -119,17 +119,10 @@ class Judged:
 def judged_runs(
     runs: Sequence[Run], data: str | Path, split: str | None = None, corpus: Corpus | None = None
 ) -> list[Judged]:
-    """Runs with the queries of a split that judge them.
+    """Runs with the queries of a split (None: that of the manifests, else ``test``) that judge them.
 
-    ``split``: None: that of the manifests, else ``test``.
-
-    Queries of a run that belong to another split are ignored and counted. The manifest of a run, if any,
-    must fit the run, the corpus and the queries of ``data``. A query that is a passage does not find itself.
-
-    Raises:
-        DataError: A file is missing or malformed, a run is empty, has a query or passage id that the data set
-            does not have, or answers no query of the split.
-        MismatchError: A manifest names another corpus, other queries or another split.
+    Queries of a run that belong to another split are ignored and counted. A run of other data is refused: by
+    its manifest, if there is one, and by its ids. A query that is a passage does not find itself.
     """
     bound = next((run for run in runs if run.info is not None and run.info.split is not None), runs[0])
     split = split_asked(bound.path, bound.info, split)
@@ -178,12 +171,6 @@ def evaluate_run(
         ks: Cut-offs of the recalls; None: 1, 5, 10, 20.
         measures: Standard measures (:func:`grls.evaluation.measures.measure_names`); None: :data:`MEASURES
             <grls.evaluation.measures.MEASURES>`.
-
-    Raises:
-        ConfigError: There is no cut-off, a cut-off is below 1, or one of ``ks`` or ``measures`` reads deeper
-            than the run was cut off.
-        DataError: See :func:`judged_runs`.
-        MismatchError: See :func:`judged_runs`.
     """
     names = None if measures is None else measure_names(measures)
     (judged,) = judged_runs([run if isinstance(run, Run) else Run.load(run)], data, split)
@@ -286,11 +273,7 @@ def score_run(
 
 
 def stated_problems(queries: Iterable[Query], corpus: Corpus) -> dict[str, Problem]:
-    """Query id -> the RuleTaker-Open problem that its metadata state.
-
-    Raises:
-        DataError: A start fact is not in the corpus.
-    """
+    """Query id -> the RuleTaker-Open problem that its metadata state."""
     stated = {query.id: json.loads(query.metadata) for query in queries}
     stated = {query: metadata for query, metadata in stated.items() if states_problem(metadata)}
     texts = passage_texts(corpus, (start for metadata in stated.values() for start in metadata["start"]))

@@ -67,10 +67,6 @@ def compare(
         second: The other run's values, in the same order of queries.
         resamples: Number of random permutations, and of bootstrap samples.
         seed: Seed of permutations and samples.
-
-    Raises:
-        ConfigError: ``resamples`` is below 1.
-        DataError: There is no query, or the lists differ in length.
     """
     if len(first) != len(second) or not len(first):
         raise DataError(

@@ -186,9 +186,8 @@ class PathRow(NamedTuple):
     """A decoding step, seen from the gold passage; see :class:`grls.decode.trace.PathStep`.
 
     Attributes:
-        step: The number of the step, from 1.
-        token: Text of the passage's token.
-        log_probability: Log-probability of that token (nats).
+        step: From 1.
+        log_probability: That of the passage's token (nats).
         score: Log-probability of the prefix (nats).
         allowed: Number of allowed tokens.
         fate: What the search did with the prefix; None for steps after the search dropped it.

@@ -223,10 +223,6 @@ class Summary(NamedTuple):
     """The verdicts of many gold passages: the misses that the beam and the model cause, and their steps.
 
     Attributes:
-        queries: Number of queries.
-        beams: Beam width.
-        k: Passages to return.
-        stop: The stop rule, with its bias on DONE (nats).
         verdicts: Verdict -> number of gold passages.
         left: Step (from 1) at which the prefix left the beam -> number of missed passages.
         sufficient: Narrowest beam tried that finds the passage -> number of pruned passages; key ``more`` for

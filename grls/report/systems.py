@@ -57,7 +57,6 @@ class SystemScores(NamedTuple):
     """The means of a system, shares of 1; text, Markdown and LaTeX show them in points (percent).
 
     Attributes:
-        name: The name of the system.
         means: Measure -> its mean over the queries; without measures that are unknown.
         differences: Measure -> comparison with the baseline; empty for the baseline, or without one.
         p: Measure -> p of the difference, by Holm's correction for all systems that are compared.
@@ -127,11 +126,9 @@ class ExperimentTable:
     """The table of an experiment; it prints itself.
 
     Attributes:
-        measures: The names of the measures.
         rows: What each system scored, and quoted rows.
         baseline: The name of the system that the others are compared with; None: no comparison.
         k: Hits of each query; None: various.
-        queries: Number of queries.
         data: The data set and its split; empty: not named.
     """
 

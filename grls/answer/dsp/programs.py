@@ -2,12 +2,8 @@
 
 Each is a ``dspy.Module``: its predictors take demonstrations, and its prediction has ``answer``,
 ``found`` (the ranking, best first) and ``read`` (the passages that the answer was written from). If
-nothing was retrieved, the context says so and the model still answers. The instructions are ours.
-
-The defaults are small; the paper's numbers are in ``configs/paper/dsp-….yaml``. Its open-domain program
-reads 7 passages and takes the majority of 20 samples. Its multi-hop program writes 10 queries a hop for
-two hops, keeps the summary of the highest average log-probability and reads 5 passages in all. Its
-conversational program fuses 10 rewrites with the question.
+nothing was retrieved, the context says so and the model still answers. The instructions are ours. The
+defaults are small; the paper's numbers are in ``configs/paper/dsp-….yaml``.
 """
 
 from __future__ import annotations
@@ -568,13 +564,9 @@ def answer_all(
 ) -> list[dict[str, Any]]:
     """Answer the queries that the file does not hold yet; each is on disk as soon as it is answered.
 
-    If the model fails for good, the query is recorded as failed, with its steps so far, and the next call
-    tries it again. A failure that every query would meet (a refused key, an unpaid account, an unknown
-    provider) ends the run instead. ``inputs`` holds the program's inputs by query id.
-
-    Returns the record of each query: ``query_id``, ``answer``, ``found`` and ``read`` (pairs of passage
-    id and score), ``trace``, ``cost``, ``seconds`` (since the record before it); ``failed`` says why a
-    query has no answer, ``ended`` is false if the length limit cut it.
+    A query whose model fails for good is recorded as failed, and the next call tries it again. What every
+    query would meet (a refused key, an unknown provider) ends the run instead. ``inputs``: query id -> the
+    program's inputs. Returns the record of each (:func:`answer_one`), with ``seconds`` since the one before.
     """
     complete = {record["query_id"] for record in file if "failed" not in record}
     waiting = {name: fields for name, fields in inputs.items() if name not in complete}
@@ -623,7 +615,9 @@ def refuse_other(file: GrowingFile, queries: Collection[str]) -> None:
 
 
 def answer_one(program: Any, name: str, inputs: Mapping[str, str], lm: Any, adapter: Any) -> dict[str, Any]:
-    """The record of the query of this id, without the seconds; see :func:`answer_all`."""
+    """A record of ``query_id``, ``answer``, ``found`` and ``read`` (pairs of passage id and score), ``trace`` and
+    ``cost``; ``failed`` says why there is no answer, ``ended`` is false if the length limit cut it.
+    """
     with settings(lm, adapter), recorded_calls() as trace:
         record: dict[str, Any] = {"query_id": name, "answer": "", "found": [], "read": []}
         try:

@@ -54,11 +54,10 @@ _DIGITS = 9
 def by_similarity(texts: Sequence[str], query: str, analyzer: Analyzer = _ENGLISH) -> list[int]:
     """The order of texts by the cosine of their TF-IDF vectors with that of a query, best first.
 
-    A title names an article, so one key stands for several passages; TF-IDF ranks them, as in arXiv
-    2407.00361 ("retrieval keys"). Weights are those of scikit-learn's
-    ``TfidfVectorizer`` with ``sublinear_tf``: ``(1 + ln tf) * (1 + ln((1 + n) / (1 + df)))`` over the n
-    texts alone, of words as an :class:`grls.data.words.Analyzer` splits them, without function words
-    (scikit-learn's list of these has "fire" and "mill"). Equally similar texts keep their order.
+    A title stands for several passages; TF-IDF ranks them, as in arXiv 2407.00361 ("retrieval keys"). Weights
+    are ``(1 + ln tf) * (1 + ln((1 + n) / (1 + df)))`` over the n texts alone, of the words of an
+    :class:`grls.data.words.Analyzer` without function words (scikit-learn's list of these has "fire" and
+    "mill"). Equally similar texts keep their order.
     """
     if len(texts) < 2:
         return list(range(len(texts)))
