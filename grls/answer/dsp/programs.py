@@ -615,8 +615,10 @@ def refuse_other(file: GrowingFile, queries: Collection[str]) -> None:
 
 
 def answer_one(program: Any, name: str, inputs: Mapping[str, str], lm: Any, adapter: Any) -> dict[str, Any]:
-    """A record of ``query_id``, ``answer``, ``found`` and ``read`` (pairs of passage id and score), ``trace`` and
-    ``cost``; ``failed`` says why there is no answer, ``ended`` is false if the length limit cut it.
+    """The record of a query.
+
+    ``found`` and ``read`` are pairs of passage id and score; ``failed`` says why there is no answer,
+    ``ended`` is false if the length limit cut it.
     """
     with settings(lm, adapter), recorded_calls() as trace:
         record: dict[str, Any] = {"query_id": name, "answer": "", "found": [], "read": []}
