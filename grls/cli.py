@@ -203,6 +203,11 @@ VERBS = {
         "serve:serve",
         example="grls serve runs/fitted",
     ),
+    "push": Verb(
+        "upload a retriever folder to the model hub, with its model card",
+        "push:push",
+        example="grls push runs/fitted user/name",
+    ),
     "explain": Verb(
         "say why a gold passage was not found, with the beam tree",
         "explain:explain",
@@ -217,7 +222,7 @@ VERBS = {
 
 
 GROUPS = {
-    "A retriever in one command": ("fit", "search", "serve"),
+    "A retriever in one command": ("fit", "search", "serve", "push"),
     "Compare": ("retrieve", "evaluate", "experiment", "explain", "fuse"),
     "Data": ("prepare", "check", "judge"),
     "The parts of a retriever": ("train", "identify", "index", "tune"),

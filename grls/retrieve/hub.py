@@ -109,7 +109,8 @@ def _as_ours(error: Exception, repository: str, action: str, revision: str | Non
             f"there is no repository {repository} on the hub, and no folder of that name here; or it is "
             "private: log in with `hf auth login`."
         )
-    if isinstance(error, LocalTokenNotFoundError):
+    unknown = isinstance(error, HfHubHTTPError) and error.response.status_code == 401
+    if unknown or isinstance(error, LocalTokenNotFoundError):
         return ConfigError("the hub asks who you are: log in with `hf auth login`.")
     if isinstance(error, HfHubHTTPError):
         return ConfigError(f"{repository}{at} cannot be {action} the hub: {error}")

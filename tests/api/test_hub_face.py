@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
-from failing import raises
+from failing import fails, raises
+from httpx import Request, Response
 from huggingface_hub import errors
 
 import grls
+from grls.cli import main
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.retrieve import hub
 
@@ -107,6 +109,24 @@ def test_a_card_in_the_folder_is_kept(kinds: Path, sent: Path, tmp_path: Path) -
     (tmp_path / "dense" / "README.md").write_text("---\nlicense: mit\n---\nmine")
     grls.load(tmp_path / "dense", device="cpu").push_to_hub("user/hidden", private=True)
     assert (sent / "user" / "hidden" / "README.md").read_text().endswith("mine")
+
+
+def test_a_command_uploads_a_folder(
+    kinds: Path, sent: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["push", str(kinds / "dense"), "user/hidden", "--private=true"]) == 0
+    assert capsys.readouterr().out == "https://hub/user/hidden\n"
+    assert (sent / "user" / "hidden" / "README.md").is_file()
+    assert "no retriever here" in fails(capsys, "push", str(kinds / "none"), "user/mine")
+    assert "user/name" in fails(capsys, "push", str(kinds / "dense"), "mine")
+    denied = Response(401, request=Request("POST", "https://hub"))
+    for error, said in (
+        (errors.HfHubHTTPError("401 Unauthorized", response=denied), "log in with `hf auth login`"),
+        (errors.LocalTokenNotFoundError("none"), "log in with `hf auth login`"),
+        (errors.OfflineModeIsEnabled("offline"), "cannot be uploaded to the hub, which cannot be reached"),
+    ):
+        monkeypatch.setattr(hub.HfApi, "create_repo", failing(error))
+        assert said in fails(capsys, "push", str(kinds / "dense"), "user/mine")
 
 
 def test_every_file_is_compared(kinds: Path, sent: Path, cache: Path) -> None:

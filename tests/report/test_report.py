@@ -443,7 +443,7 @@ def test_words_stand_at_the_left():
     assert '<th scope="col" class="stub">e</th>' in html
     words = Cell("1. " + "of a passage " * 20)  # looking for a number in it took minutes
     assert Table("t", "", ("a", "b"), 1, ((Cell("x"), words),)).left == [True, True]
-    assert '<td class="words long">2 GB' in html
+    assert '<td data-head="e" class="words long">2 GB' in html
     assert "<td>12.5" in html
 
 
