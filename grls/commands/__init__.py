@@ -5,5 +5,5 @@ The parameters before ``*`` are arguments, those behind it options; the docstrin
 
 ``answer``, ``check``, ``encoders`` (trainings of bi-encoders and rerankers), ``evaluate``, ``experiment``,
 ``explain``, ``fit``, ``fuse``, ``identify``, ``index``, ``judge``, ``retrievers``,
-``propositions`` (and pseudo-queries), ``ralm``, ``retrieve``, ``search``, ``serve``, ``tune``.
+``propositions`` (and pseudo-queries), ``push``, ``ralm``, ``retrieve``, ``search``, ``serve``, ``tune``.
 """
