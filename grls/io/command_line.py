@@ -82,12 +82,8 @@ def _base(kind: Any) -> Any:
 
 def _list(kind: Any) -> Any:
     """The type of a list, with that of its elements, where nothing else is taken but null."""
-    kinds = [one for one in alternatives(kind) if one is not NoneType]
-    return (
-        kinds[0]
-        if len(kinds) == 1 and (get_origin(kinds[0]) or kinds[0]) in (list, tuple, Sequence)
-        else None
-    )
+    first, *others = [one for one in alternatives(kind) if one is not NoneType]
+    return first if not others and (get_origin(first) or first) in (list, tuple, Sequence) else None
 
 
 class CommandLine:

@@ -61,7 +61,8 @@ def fault(command: str) -> str:
         return ""
     line = Command(verb, f"grls {' '.join(names)}").line()
     try:
-        line.arguments(line.given([word for word in rest if word != "--help"]))
+        if "--help" not in rest:
+            line.arguments(line.given(rest))
     except GrlsError as error:
         said = worded(error.text, in_shell).partition("\n")[0]
         return "" if re.search(r"must be given\.$|needs a value|, got '?([A-Z]+|x)'?\.$", said) else said
