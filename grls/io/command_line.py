@@ -12,7 +12,7 @@ import re
 import shutil
 import textwrap
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import partial, reduce
@@ -172,9 +172,9 @@ class CommandLine:
                 f"the argument {places[0]!r} has no place: `{self.prog}` {named or 'takes only options'}. "
                 f"Write `{self.usage()}`."
             )
-        if missing := list(self._missing(values)):
-            needed = (f"the argument {n}" if n in self.positionals else f"{Option(n)}" for n in missing)
-            raise OptionError(f"{' and '.join(needed)} must be given.")
+        if missing := [name for name in self._needed if not _holds(values, name.split("."))]:
+            wanted = (f"the argument {n}" if n in self.positionals else f"{Option(n)}" for n in missing)
+            raise OptionError(f"{' and '.join(wanted)} must be given.")
         return values
 
     def nested(self, name: str, value: Any) -> dict[str, Any]:
@@ -202,10 +202,8 @@ class CommandLine:
         if content is None and NoneType in alternatives(self.sections[name].kind):
             return None
         if not isinstance(content, Mapping) and not Path(text).is_file():
-            meant = (n for n in self.leaves if n.startswith(f"{name}.") and _fits(text, self.leaves[n].kind))
-            leaf = next(meant, None)
-            hint = f"; did you mean {Option(leaf, text)}?" if leaf else "; give a file of YAML."
-            raise OptionError(f"{Option(name)}: {text} cannot be read{hint}")
+            meant = " or ".join(f"{Option(one)}" for one in self._within(f"{name}.")[:_NEAR])
+            raise OptionError(f"{Option(name)}: {text} cannot be read; give {meant}, or a file of YAML.")
         where = "" if isinstance(content, Mapping) else f"{text}: "
         content = content if isinstance(content, Mapping) else recipe_values([text])
         return self.checked(content, where, f"{name}.")
@@ -233,16 +231,12 @@ class CommandLine:
             for name, spec in self.parameters.items()
         }
 
-    def _missing(self, values: Mapping[str, Any], before: str = "") -> Iterator[str]:
-        """The options that must be given, in sections that are given or must be."""
-        level = len(before.split("."))
-        for name, spec in (self.sections | self.leaves).items():
-            if name.startswith(before) and len(name.split(".")) == level:
-                value = values.get(name.rpartition(".")[2], spec.default)
-                if name in self.sections and (value is MISSING or isinstance(value, Mapping)):
-                    yield from self._missing({} if value is MISSING else value, f"{name}.")
-                elif value is MISSING:
-                    yield name
+    @property
+    def _needed(self) -> list[str]:
+        """The options that must be given, but in sections that may be left out."""
+        free = [f"{name}." for name, spec in self.sections.items() if spec.default is not MISSING]
+        needed = (name for name, spec in self.leaves.items() if spec.default is MISSING)
+        return [name for name in needed if not name.startswith(tuple(free))]
 
     def usage(self, written: Callable[[str, str], object] = Option) -> str:
         """The command with what it needs."""
@@ -252,7 +246,7 @@ class CommandLine:
             spec = self.leaves[name]
             form = forms[_list(spec.kind) is not None, spec.default is not MISSING]
             places.append(form.format(name.upper()))
-        needed = [name for name in self._missing({}) if name not in self.positionals]
+        needed = [name for name in self._needed if name not in self.positionals]
         values = (f"{written(name, name.rpartition('.')[2].upper())}" for name in needed)
         return " ".join([self.prog, *places, *values])
 
@@ -393,13 +387,12 @@ def _typed(value: Any, kind: Any) -> Any:
     return str(value) if texts and not isinstance(read, others) else read
 
 
-def _fits(text: str, kind: Any) -> bool:
-    """Whether the value of an option may be a text, but not any."""
-    try:
-        fitted(_typed(Word(text), kind), kind)
-    except UnfitError:
-        return False
-    return str not in alternatives(kind)
+def _holds(values: Any, keys: Sequence[str]) -> bool:
+    for key in keys:
+        if not isinstance(values, Mapping) or key not in values:
+            return False
+        values = values[key]
+    return True
 
 
 def as_record(options: Any) -> Any:
