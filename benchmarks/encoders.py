@@ -13,7 +13,6 @@ import random
 import resource
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import fmean
 
 from jsonargparse import auto_cli
@@ -61,7 +60,7 @@ def measured(
             means = [f"{100 * fmean(values[name]):.1f}" for name in MEASURES]
             memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             costs = f"{embedding:.0f}", f"{spent:.0f}", f"{memory:.1f}"
-            rows.append((f"{Path(model).name}{steps}{fused}", *means, *costs))
+            rows.append((f"{model}{steps}{fused}", *means, *costs))
     return rows
 
 

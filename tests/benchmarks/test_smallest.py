@@ -123,7 +123,9 @@ def test_encoders_search_so_many_passages_with_all_gold_ones(
     data, encoder = write_small(tmp_path / "data"), tiny_bert(tmp_path / "bert")
     encoders.main([str(encoder)], [str(data)], passages=5, precision="float32")
     found = rows(capsys)
-    assert [row[0] for row in found] == ["bert", "bert, fused", "bert, hops", "bert, hops, fused"]
+    assert [row[0] for row in found] == [
+        f"{encoder}{row}" for row in ("", ", fused", ", hops", ", hops, fused")
+    ]
     assert {row[2] for row in found} == {"100.0"}  # the five best are all there are
 
 

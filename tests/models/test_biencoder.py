@@ -11,7 +11,7 @@ from fixture_types import Caplog, Patch
 from models_small import small_bart
 from sentence_transformers import SentenceTransformer
 from small_data import scratch, tiny_bert
-from transformers import BertConfig, RobertaConfig, T5Config
+from transformers import AutoConfig, AutoModel, T5Config
 
 from grls.data.codec import LIMITS
 from grls.data.types import Passage
@@ -194,9 +194,18 @@ def test_the_packaged_encoder_normalises() -> None:
     assert np.linalg.norm(found, axis=1) == pytest.approx(1.0, abs=1e-5)
 
 
-def test_positions_that_are_counted_behind_the_padding_are_fewer() -> None:
-    assert encoder_positions(BertConfig(max_position_embeddings=514)) == 514
-    assert encoder_positions(RobertaConfig(max_position_embeddings=514, pad_token_id=1)) == 512
+@pytest.mark.parametrize("kind", ["bert", "camembert", "data2vec-text", "ibert", "mpnet", "roberta"])
+def test_an_encoder_reads_as_many_tokens_as_it_has_positions(kind: str) -> None:
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = AutoConfig.for_model(kind, vocab_size=8, max_position_embeddings=20, pad_token_id=1, **sizes)
+    model, most = AutoModel.from_config(config).eval(), encoder_positions(config)
+    assert most is not None
+    model(torch.full((1, most), 7), torch.ones(1, most))
+    with pytest.raises((IndexError, RuntimeError)):
+        model(torch.full((1, most + 1), 7), torch.ones(1, most + 1))
+
+
+def test_relative_positions_have_no_end() -> None:
     assert encoder_positions(T5Config()) is None
 
 

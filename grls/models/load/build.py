@@ -170,15 +170,17 @@ def train_tokenizer(data: str | Path, vocabulary: int, texts: Sequence[str] = ()
     )
 
 
+_AFTER_PADDING = ("camembert", "data2vec-text", "esm", "ibert", "longformer", "luke", "mpnet", "xmod")
+"""Encoders whose positions begin after the padding token, besides those with ``roberta`` in their name."""
+
+
 def encoder_positions(config: Any) -> int | None:
     """The longest text of an encoder in tokens, from its config; None for relative positions."""
     most = positions_in(config)
     if most is None:
         return None
     kind = getattr(config, "model_type", "")
-    if "roberta" in kind or kind == "camembert":
-        most -= config.pad_token_id + 1  # positions begin after the padding token
-    return most
+    return most - config.pad_token_id - 1 if "roberta" in kind or kind in _AFTER_PADDING else most
 
 
 Attention = Literal["eager", "sdpa", "flash_attention_2"]
