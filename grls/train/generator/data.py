@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
@@ -39,9 +40,10 @@ from grls.train.generator.collate import HopCollator
 from grls.train.generator.examples import (
     HopExample,
     MemoriseExamples,
+    Mixture,
     RetrieveExamples,
+    share_at,
 )
-from grls.train.generator.mix import Mixture, planned_epochs, share_at
 from grls.train.generator.prior import OpenPriors, open_priors
 from grls.train.generator.rescoring import Proposals
 from grls.train.generator.targets import SpanTargets, Teaching
@@ -67,11 +69,6 @@ class DevInput(NamedTuple):
     evidence: tuple[int, ...] = ()
 
 
-def _limits(options: GeneratorDataOptions) -> Limits:
-    tokens = (options.max_passage_tokens, options.max_query_tokens, options.max_input_tokens)
-    return Limits(*tokens, options.evidence_words)
-
-
 class GeneratorData(FitData):
     """What all trainings of a generator read.
 
@@ -83,7 +80,9 @@ class GeneratorData(FitData):
 
     def read_passages(self, module: Any) -> dict[str, Any]:
         """The corpus, its identifiers and the index; returns options of :class:`Teaching`."""
-        options, limits = self.options, _limits(self.options)
+        options: GeneratorDataOptions = self.options
+        tokens = (options.max_passage_tokens, options.max_query_tokens, options.max_input_tokens)
+        limits = Limits(*tokens, options.evidence_words)
         self.corpus = Corpus.read(options.data)
         write, kind = getattr(options, "spans", None) or WriteSpans(), None
         if options.identifiers is not None:
@@ -283,6 +282,24 @@ class RetrieveData(GeneratorData):
                 source = self.codec.model_input(tokens, excerpts)
                 inputs.append(DevInput(source, frozenset(gold[hop:]), query, evidence))
         return inputs
+
+
+def planned_epochs(trainer: Any, examples: int, batch_size: int) -> int | None:
+    """Number of epochs of a trainer; None where nothing limits it.
+
+    ``batch_size`` counts the examples of all processes together.
+    """
+    if trainer is None:
+        return None
+    limits = []
+    if trainer.max_epochs is not None and trainer.max_epochs > 0:
+        limits.append(int(trainer.max_epochs))
+    if trainer.max_steps > 0:
+        batches = math.ceil(examples / batch_size)
+        limit = trainer.limit_train_batches
+        batches = max(1, min(batches, limit) if isinstance(limit, int) else int(batches * limit))
+        limits.append(math.ceil(trainer.max_steps / math.ceil(batches / trainer.accumulate_grad_batches)))
+    return min(limits, default=None)
 
 
 _REMEMBERED = 20_000

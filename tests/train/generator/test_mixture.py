@@ -15,8 +15,8 @@ from grls.cli import main
 from grls.errors import ConfigError
 from grls.train.core.datamodule import LengthBucketedSampler
 from grls.train.core.examples import Example
-from grls.train.generator.data import RetrieveData
-from grls.train.generator.mix import Mixture, planned_epochs
+from grls.train.generator.data import RetrieveData, planned_epochs
+from grls.train.generator.examples import Mixture
 from grls.train.options import Mix, PassageInput, RetrieveDataOptions, Shares
 
 
