@@ -151,15 +151,6 @@ class Tuned(NamedTuple):
     recall: float
 
 
-def check_grid(choices: Sequence[Sequence[WeightedSource]]) -> None:
-    size = math.prod(map(len, choices))
-    if size > SETTINGS:
-        counts = " x ".join(str(len(values)) for values in choices)
-        raise ConfigError(
-            f"{counts} settings of the priors are {size:,}, more than {SETTINGS:,}: try fewer weights."
-        )
-
-
 def tune_together(
     choices: Sequence[Sequence[WeightedSource]], measure: Measure, pool: Pool, lightest: bool = False
 ) -> Tuned:
@@ -178,7 +169,6 @@ def tune_together(
             of the paired differences), if a search with them confirms it: few queries cannot tell them apart,
             and large weights leave nothing to the generator.
     """
-    check_grid(choices)
     shape = tuple(len(values) for values in choices)
     grid = list(np.ndindex(shape))
     settings = [tuple(values[n] for values, n in zip(choices, index, strict=True)) for index in grid]
@@ -257,7 +247,12 @@ class Pool:
         evidence: Evidence = (),
         capped: bool = False,
     ):
-        check_grid(choices)  # before all queries are embedded
+        counts = [len(values) for values in choices]
+        if math.prod(counts) > SETTINGS:  # before all queries are embedded
+            shown = " x ".join(map(str, counts))
+            raise ConfigError(
+                f"{shown} settings of the priors are more than {SETTINGS:,}: try fewer weights."
+            )
         self._gold: list[set[int]] = []
         for ids in gold:  # a passage that is not in the corpus gets a negative number
             numbers = enumerate(generator.corpus.numbers(list(dict.fromkeys(ids))))

@@ -13,7 +13,6 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, own_corpus, passage_queries, read_split
 from grls.data.types import Passage, Query
 from grls.evaluation.measures import ndcg
-from grls.evaluation.metrics import recall_at
 from grls.io.work import GrowingFile
 from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
@@ -183,11 +182,11 @@ class DevQueries:
 
     def quality(self, ids: Sequence[Sequence[str]], k: int) -> Quality:
         ids = others(self, ids)
-        recall = fmean(recall_at(*pair, k) for pair in zip(ids, self.gold, strict=True))
-        if self.hops:
-            hits = [len({*ranking[:k]} & {*names}) for ranking, names in zip(ids, self.gold, strict=True)]
-            counts = [max(1, min(k, len({*names}))) for names in self.gold]
-            recall = fmean(n / m for n, m in zip(hits, counts, strict=True))
+        shares = []
+        for ranking, names in zip(ids, map(set, self.gold), strict=True):
+            most = min(k, len(names)) if self.hops else len(names)
+            shares.append(len(names.intersection(ranking[:k])) / max(1, most))
+        recall = fmean(shares)
         return Quality(recall, ndcg([ranking[:k] for ranking in ids], self.gold))
 
     def by_hop(self, corpus: Corpus) -> DevQueries:
