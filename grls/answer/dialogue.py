@@ -81,7 +81,19 @@ def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -
     free = (chr(code) for code in range(0xE000, 0xF900) if chr(code) not in everything)
     signs = {token: next(free) for token in spelled}
     signed = [{**turn, "content": _signed(turn["content"], signs)} for turn in turns]
-    return _read(tokenizer, _rendered(tokenizer, signed) + _signed(begin, signs), special, signs)
+    text = _rendered(tokenizer, signed) + _signed(begin, signs)
+    numbers = {token: number for number, token in special.items()}
+    meant = {sign: token for token, sign in signs.items()}
+    ids: list[int] = []
+    for n, part in enumerate(re.split(f"({_any_of(numbers)})", text)):
+        if n % 2:
+            ids.append(numbers[part])
+            continue
+        # Plain text without special tokens; ``</s>`` may be an ordinary Unigram piece.
+        plain = "".join(meant.get(character, character) for character in part)
+        tokens = encoded_texts(tokenizer, [plain])["input_ids"][0]
+        ids += [t for t in tokens if t == tokenizer.unk_token_id or t not in special]
+    return ids
 
 
 def _rendered(tokenizer: Any, turns: Sequence[dict[str, str]]) -> str:
@@ -100,19 +112,3 @@ def _signed(text: str, signs: dict[str, str]) -> str:
 
 def _any_of(texts: Collection[str]) -> str:
     return "|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True))
-
-
-def _read(tokenizer: Any, text: str, special: dict[int, str], signs: dict[str, str]) -> list[int]:
-    """Token ids of a rendered conversation: special tokens by their ids, everything between as plain text."""
-    numbers = {spelled: number for number, spelled in special.items()}
-    meant = {sign: spelled for spelled, sign in signs.items()}
-    ids: list[int] = []
-    for n, part in enumerate(re.split(f"({_any_of(numbers)})", text)):
-        if n % 2:
-            ids.append(numbers[part])
-            continue
-        # Plain text without special tokens; ``</s>`` may be an ordinary Unigram piece.
-        plain = "".join(meant.get(character, character) for character in part)
-        tokens = encoded_texts(tokenizer, [plain])["input_ids"][0]
-        ids += [t for t in tokens if t == tokenizer.unk_token_id or t not in special]
-    return ids

@@ -117,10 +117,6 @@ def problem_of(metadata: Mapping[str, Any], texts: Mapping[str, str]) -> Problem
     return Problem(start, goal) if isinstance(goal, Fact) and len(start) == len(facts) else None
 
 
-def _is_verb(fact: Fact) -> bool:
-    return " " in fact.predicate
-
-
 def _parse_rule(clauses: Sequence[str], last: str) -> Rule | None:
     if len(clauses) > 2:
         return None
@@ -128,7 +124,9 @@ def _parse_rule(clauses: Sequence[str], last: str) -> Rule | None:
     for n, clause in enumerate((*clauses, last)):
         before = next((fact.subject for fact in facts if fact.subject in VARIABLES), None)
         before = before or (facts[0].subject if facts else None)
-        shortened = n == 1 < len(clauses) and re.fullmatch(_ADJECTIVE, clause) and not _is_verb(facts[0])
+        shortened = (
+            n == 1 < len(clauses) and re.fullmatch(_ADJECTIVE, clause) and " " not in facts[0].predicate
+        )
         fact = Fact(str(before), clause) if shortened else _parse_clause(clause, before)
         if fact is None:
             return None

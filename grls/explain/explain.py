@@ -150,7 +150,7 @@ class Explainer:
                         tokens=len(generator.index.tokens(number)),
                         results=tuple(results),
                         done=ending,
-                        twins=tuple(self._names(searches.twins(number))),
+                        twins=tuple(passage_or_done(generator, twin).id for twin in searches.twins(number)),
                         cut_tokens=cut,
                         priors=searches.prior is not None,
                     )
@@ -170,9 +170,6 @@ class Explainer:
 
     def _token(self, token: int) -> str:
         return str(self.generator.codec.tokenizer.convert_ids_to_tokens(token))
-
-    def _names(self, numbers: Sequence[int]) -> list[str]:
-        return [passage_or_done(self.generator, number).id for number in numbers]
 
 
 class Preferred(NamedTuple):

@@ -58,10 +58,11 @@ class TimedTraining:
             return file.read_text(encoding="utf-8").strip()
         least = min(whole, self.least)
         resume = any(checkpoints.glob("*")) and file.is_file()
+        steps = whole
         if resume:
             steps = int(file.read_text(encoding="utf-8").split()[0].replace(",", ""))
-        else:
-            steps = self._fitting(whole, allowance)
+        elif self.pace is not None and abs(mean_load() - self.pace[1]) < 1.0:  # of an earlier turn
+            steps = int(min(whole, _FILLED * allowance.left / self.pace[0]))
         measures = not resume
         while True:
             if steps < least:
@@ -90,12 +91,6 @@ class TimedTraining:
         best = "" if result.best is None else f", {result.monitor} {100 * result.best:.1f} in training"
         self.progress.note(f"{done}{best}, {duration(allowance.spent)}")
         return done
-
-    def _fitting(self, whole: int, allowance: Allowance) -> int:
-        """The steps that fit by the pace of an earlier turn, if the load is as it was."""
-        if self.pace is None or abs(mean_load() - self.pace[1]) >= 1.0:
-            return whole
-        return int(min(whole, _FILLED * allowance.left / self.pace[0]))
 
     def _meter(self, steps: int, allowance: Allowance, measures: bool) -> Meter:
         marks: list[float] = []

@@ -83,7 +83,17 @@ def build_page(
         }
         shown = tuple(Subsection(heading, tuple(blocks)) for heading, blocks in parts.items() if blocks)
         sections.append(Section(f"{group.name}, {group.split}", shown))
-    runs = Subsection("Runs", (*_warnings(groups), run_table(groups, folder)))
+    unanswered = [
+        Text(
+            f"{run.label} on {group.name}: no passage for {counts['unanswered']:,} of "
+            f"{counted(counts['judged'], 'query')}; they score 0.",
+            warning=True,
+        )
+        for group in groups
+        for run in group.runs
+        if (counts := run.report["queries"])["unanswered"]
+    ]
+    runs = Subsection("Runs", (*unanswered, run_table(groups, folder)))
     sections.append(Section("What was run", (runs,)))
     names = ", ".join(f"{group.name} ({group.split})" for group in groups)
     summary = (
@@ -91,19 +101,6 @@ def build_page(
         f"metric does not apply; the best is in bold. {REACH}"
     )
     return Page(title, summary, tuple(sections))
-
-
-def _warnings(groups: Sequence[DataGroup]) -> list[Block]:
-    blocks: list[Block] = []
-    for data, run in ((group, run) for group in groups for run in group.runs):
-        counts = run.report["queries"]
-        if counts["unanswered"]:
-            text = (
-                f"{run.label} on {data.name}: no passage for {counts['unanswered']:,} of "
-                f"{counted(counts['judged'], 'query')}; they score 0."
-            )
-            blocks.append(Text(text, warning=True))
-    return blocks
 
 
 _ERRORS = {"done_missing", *GraphErrors._fields, *KINDS}  # lower is better

@@ -295,7 +295,10 @@ def _measured_ends(tuning: Tuning, search: HopSearch, bias: float, choices: Sequ
             measures[choose] = [f1s, fmean(not chain.done for chain in best)]
         return measures
 
-    setting = {"step": "chains", "bias": bias, "choices": list(choices), "spec": _relevant(tuning.spec)}
+    ends_alone = {*StopRule().options, "choose"}
+    hops = {name: value for name, value in tuning.spec["hops"].items() if name not in ends_alone}
+    spec = {**earlier_choices(tuning.spec), "hops": hops}  # what chains depend on, beside the models
+    setting = {"step": "chains", "bias": bias, "choices": list(choices), "spec": spec}
     measures = tuning.journal.measured(setting, measure)
     ends = []
     for choose in choices:
@@ -308,11 +311,3 @@ def _measured_ends(tuning: Tuning, search: HopSearch, bias: float, choices: Sequ
 
 
 CHAINS = Step("chains", tune_chains, lambda tuning: tuning.hops.steps == "dynamic")
-
-
-def _relevant(spec: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a folder that its chains depend on, beside the models."""
-    hops = {
-        name: value for name, value in spec["hops"].items() if name not in (*StopRule().options, "choose")
-    }
-    return {**earlier_choices(spec), "hops": hops}
