@@ -92,7 +92,7 @@ def test_keys(tmp_path: Path, slow: Serve) -> None:
         assert response.headers["content-type"] == "application/problem+json"
     right = {"Authorization": "Bearer a-key-of-a-team-1"}
     assert client.post("/v1/search", headers=right, **ask).status_code == 200
-    assert client.get("/health").status_code == 200
+    assert client.get("/health").status_code == client.get("/").status_code == 200
 
 
 def test_files_of_keys_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,19 +123,6 @@ def test_other_names(client: TestClient, name: str) -> None:
     assert response.headers["content-type"] == "application/problem+json"
 
 
-def test_the_page_needs_no_key_and_its_data_do(client: TestClient, hostile: Path, tmp_path: Path) -> None:
-    from serve_helpers import client_of, serving_of
-
-    from grls.serve.options import AccessOptions
-
-    (tmp_path / "keys").write_text("a-key-of-a-team-1\n")
-    with client_of(serving_of({"one": hostile}), AccessOptions(keys=str(tmp_path / "keys"))) as guarded:
-        assert guarded.get("/").status_code == 200
-        assert guarded.get("/v1/retrievers").status_code == 401
-        right = {"Authorization": "Bearer a-key-of-a-team-1"}
-        assert guarded.get("/v1/retrievers", headers=right).status_code == 200
-
-
 @pytest.mark.skipif(which("node") is None, reason="needs node")
 def test_a_card_begins_at_the_match_and_links_are_no_function_words(tmp_path: Path) -> None:
     shutil.copy(FOLDER / "dom.js", tmp_path / "dom.mjs")
