@@ -15,6 +15,7 @@ from grls.train.doc2query.options import Drawing
 from grls.train.options import (
     BiEncoderOptions,
     BiEncoderTraining,
+    CheckpointOptions,
     EncoderOptions,
     MemoriseDataOptions,
     QueryDataOptions,
@@ -110,6 +111,12 @@ def test_further_options_that_change_the_losses_are_recorded(more: dict[str, Any
         for given in ({}, more)
     )
     assert (first == second) == same
+
+
+def test_what_is_best_follows_from_the_measure() -> None:
+    least, most = ("dev_loss", "train_loss", "dev_unclosed"), ("dev_recall", "dev_f1", "dev_hits")
+    assert {CheckpointOptions(name).mode for name in least} == {"min"}
+    assert {CheckpointOptions(name).mode for name in most} == {"max"}
 
 
 def test_the_options_of_a_run_are_a_config(data: Path, tmp_path: Path) -> None:
