@@ -4,6 +4,7 @@ import math
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -53,6 +54,42 @@ def test_the_losses_by_hand() -> None:
     # A zero below 0 is 0.
     below = kto_loss(VALUES, -others, HOPS, RIGHT, 0.5, 1.0)
     close(below, float(kto_loss(VALUES, others[:0].detach(), HOPS, RIGHT, 0.5, 1.0)))
+
+
+def test_dpo_and_kto_are_those_of_trl() -> None:
+    """Its trainers' own losses, of log-probabilities that a stand-in for the model gives."""
+    reason = "compares with trl, which no extra brings: pip install trl"
+    dpo = pytest.importorskip("trl.trainer.dpo_trainer", reason=reason).DPOTrainer
+    kto = pytest.importorskip("trl.trainer.kto_trainer", reason=reason).KTOTrainer
+    draw = torch.Generator().manual_seed(5)
+    own, reference = -9 * torch.rand(2, 8, generator=draw, dtype=torch.float64)
+    trainer = MagicMock(
+        beta=0.3, ld_alpha=None, aux_loss_enabled=False, precompute_ref_logps=True, use_weighting=False,
+        f_divergence_type="reverse_kl", loss_types=["sigmoid"], loss_weights=[1.0],
+        _total_train_tokens=0, _tp_size=1, loss_type="kto", calculate_KL=True,
+        desirable_weight=1.5, undesirable_weight=1.0,
+    )  # fmt: skip
+    trainer.accelerator.device = "cpu"
+    trainer.accelerator.gather_for_metrics = lambda value: value
+
+    def theirs(of: Any, scores: torch.Tensor, **inputs: Any) -> float:
+        none = torch.zeros_like(scores)[:, None]  # what it logs of tokens
+        out = MagicMock(log_probs=scores[:, None], entropy=none, mean_logits=none, is_top1=none.bool())
+        tokens = torch.ones(len(scores), 2, dtype=torch.long)
+        inputs |= {"input_ids": tokens, "completion_mask": tokens, "attention_mask": tokens}
+        return float(of._compute_loss(trainer, lambda **_: out, inputs, False))
+
+    hops, right = torch.arange(4).repeat_interleave(2), tensor([True, False]).repeat(4)
+    references = {"ref_chosen_logps": reference[right], "ref_rejected_logps": reference[~right]}
+    expected = theirs(dpo, torch.cat((own[right], own[~right])), **references)
+    assert float(dpo_loss(own - reference, hops, right, 0.3)) == pytest.approx(expected, abs=1e-12)
+
+    others, other_reference = own[5:] + 4, reference[5:]
+    trainer._compute_kl_logps = lambda *_: others
+    references = {"label": right[:5], "ref_logps": reference[:5], "ref_KL_logps": other_reference}
+    expected = theirs(kto, own[:5], **references)
+    found = kto_loss(own[:5] - reference[:5], others - other_reference, hops[:5] * 0, right[:5], 0.3, 1.5)
+    assert float(found) == pytest.approx(expected, abs=1e-12)
 
 
 def some_run(folder: Path, **more: Any) -> str:
