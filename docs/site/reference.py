@@ -32,7 +32,6 @@ PAGES = {
         (
             "grls.index.base",
             "grls.index.backends",
-            "grls.index.registry",
             "grls.index.build",
             "grls.index.storage",
             "grls.index.options",

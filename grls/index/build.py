@@ -22,6 +22,7 @@ from grls.data.corpus_table import BATCH
 from grls.data.identifiers import Identifiers
 from grls.errors import ConfigError, DataError, Option
 from grls.index.array import ArrayIndex
+from grls.index.backends import BACKENDS, check_backend
 from grls.index.base import Segment
 from grls.index.external_sort import (
     SMALLEST_MEMORY,
@@ -30,7 +31,6 @@ from grls.index.external_sort import (
     Spill,
 )
 from grls.index.options import IndexOptions, memory_bytes
-from grls.index.registry import BACKENDS, check_backend
 from grls.index.rows import Array, Form, Ints, Sequences, concatenated, cost, sort_rows
 from grls.index.storage import load_index, save_runs, save_stream
 from grls.io.progress import Progress, counted, plural, waiting

@@ -18,6 +18,7 @@ import numpy as np
 
 from grls.errors import ConfigError, IndexFormatError, out_of_memory
 from grls.index.array import ArrayIndex
+from grls.index.backends import BACKENDS, BUILT_IN, ROW_ARRAYS
 from grls.index.base import Segment
 from grls.index.external_sort import Runs, Spill, merge_runs
 from grls.index.files import (
@@ -25,7 +26,6 @@ from grls.index.files import (
     load_arrays,
     read_manifest,
 )
-from grls.index.registry import BACKENDS, BUILT_IN, ROW_ARRAYS
 from grls.index.rows import MAX_LENGTH, Array, Form, Offsets, Rows, Sequences
 from grls.io.files import atomic_folder
 from grls.io.recipes import VARIABLE, load_plugins

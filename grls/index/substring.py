@@ -15,6 +15,7 @@ them if they differ. Results for large intervals are cached.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable
 from itertools import pairwise
@@ -124,8 +125,12 @@ class SubstringIndex(KeyIndex):
 
     def keys(self, state: Ints, whole: bool = True, limit: int | None = None) -> Ints:
         low, high, depth = (int(part) for part in state)
-        if whole:
-            high = self._separators_end(low, high, depth)
+        if whole:  # the suffixes whose key ends after the span come first
+
+            def rank(suffix: int) -> int:
+                return int(self._ranks[int(self._suffixes[suffix]) + depth])
+
+            high = low + bisect_left(range(low, high), _SEPARATOR + 1, key=rank)
         if limit is not None:
             high = min(high, low + limit)
         starts = self._suffixes[low:high].astype(np.int64)
@@ -200,13 +205,3 @@ class SubstringIndex(KeyIndex):
         """The rank of the token after ``depth`` tokens of each suffix."""
         ranks: Ints = self._ranks[self._suffixes[suffixes].astype(np.int64) + depth].astype(np.int64)
         return ranks
-
-    def _separators_end(self, low: int, high: int, depth: int) -> int:
-        """The end of those suffixes of an interval whose key ends after the span."""
-        while low < high:
-            middle = (low + high) // 2
-            if self._ranks[int(self._suffixes[middle]) + depth] == _SEPARATOR:
-                low = middle + 1
-            else:
-                high = middle
-        return low

@@ -16,8 +16,8 @@ from typing import Any
 
 from grls.cluster.options import Workers
 from grls.errors import ConfigError, DataError, Option
+from grls.index.backends import check_backend
 from grls.index.options import IndexOptions, LimitOptions
-from grls.index.registry import check_backend
 from grls.io.files import write_json
 from grls.io.recipes import load_plugins
 from grls.models.load.opening import UnopenedError

@@ -12,7 +12,7 @@ from small_data import small_retriever, write_small
 
 from grls.cli import main
 from grls.errors import ConfigError
-from grls.index.registry import BACKENDS, check_backend
+from grls.index.backends import BACKENDS, check_backend
 from grls.io import recipes
 from grls.retrieve.registry import KINDS, Opening, load_retriever
 
@@ -37,8 +37,7 @@ for name in (Words, Half, Idle):
     register(name.__name__.lower(), f"my_plugin:{name.__name__}")
 """
 BACKEND = """
-from grls.index.registry import register_backend
-from grls.index.backends import FlatIndex
+from grls.index.backends import FlatIndex, register_backend
 
 class Plain(FlatIndex):
     backend = "plain"

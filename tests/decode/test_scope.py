@@ -11,8 +11,8 @@ from models_small import END, small_t5
 
 from grls.decode.beam import Decoder
 from grls.decode.fast import FastDecoder
+from grls.index.backends import BACKENDS
 from grls.index.build import index_sequences
-from grls.index.registry import BACKENDS
 from grls.index.subset import NumberSet, SetCounter, Subset
 from grls.models.seq2seq.slots import Seq2SeqGenerator
 

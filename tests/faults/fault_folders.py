@@ -11,9 +11,9 @@ from grls.data.codec import Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.identifiers.spans import Spans
+from grls.index.backends import BACKENDS
 from grls.index.build import index_sequences
 from grls.index.options import Form
-from grls.index.registry import BACKENDS
 from grls.index.storage import save_index
 from grls.retrieve.build import Building
 from grls.retrieve.generative.retriever import GenerativeRetriever

@@ -13,9 +13,9 @@ from small_data import small_tokenizer
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
+from grls.index.backends import BACKENDS
 from grls.index.base import Segment
 from grls.index.build import build_index, changed_index, index_sequences
-from grls.index.registry import BACKENDS
 from grls.index.storage import load_index, save_index
 from grls.io.recipes import load_plugins
 

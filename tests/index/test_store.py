@@ -14,10 +14,9 @@ from grls.data.codec import Codec, Limits
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import ConfigError, IndexFormatError
-from grls.index.backends import FlatIndex
+from grls.index.backends import BACKENDS, FlatIndex, check_backend, register_backend
 from grls.index.base import Segment
 from grls.index.build import build_index, index_sequences
-from grls.index.registry import BACKENDS, check_backend, register_backend
 from grls.index.rows import MAX_LENGTH, Array, Ints, Rows
 from grls.index.storage import load_index, save_index
 

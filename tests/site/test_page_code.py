@@ -14,7 +14,7 @@ from verbs import fault
 
 from grls.data.identifiers import KINDS as IDENTIFIERS
 from grls.evaluation.measures import REGISTERED
-from grls.index.registry import BACKENDS
+from grls.index.backends import BACKENDS
 from grls.retrieve.registry import KINDS
 
 ROOT = Path(__file__).parents[2]

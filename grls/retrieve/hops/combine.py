@@ -39,7 +39,6 @@ from itertools import accumulate
 import numpy as np
 
 from grls.data.types import Chain, FullHit, Hit
-from grls.models.base import Floats
 from grls.retrieve.base import HopHits
 from grls.retrieve.hops.finders import LiveChain
 from grls.retrieve.hops.options import Choice
@@ -149,7 +148,7 @@ class Marginal:
     What ends the chains of a query, besides the largest number of hops:
 
     - a hop finds no further passage;
-    - the stop rule gives the end a share (:meth:`_shares`), by which all of them get less likely;
+    - the stop rule gives the end a share (:meth:`Weighed.shares`), by which all of them get less likely;
     - together they have less probability than ``least``;
     - others of the query are far likelier (:meth:`Sets.likeliest`).
 
@@ -188,7 +187,7 @@ class Marginal:
             sets = longer.setdefault(chain.query, Sets())
             if not hits:
                 continue
-            shares, among = self._shares(hits, weighed)
+            shares, among = weighed.shares(hits, self.temperature)
             sets.total += chain.total * float(shares.sum())
             mass, last = self.mass[chain.query], self._last[chain.query]
             for hit, share, log_share in zip(hits, shares.tolist(), among.tolist(), strict=False):
@@ -203,20 +202,6 @@ class Marginal:
         live = {query: sets.likeliest(*self._limits[query]) for query, sets in going.items()}
         self._best = [live.get(query) or best for query, best in enumerate(self._best)]
         return [chain for chains in live.values() for chain in chains]
-
-    def _shares(self, hits: Sequence[Hit], weighed: Weighed) -> tuple[Floats, Floats]:
-        """The probability that each hit comes next, and its log-probability among the hits alone.
-
-        What the probabilities lack of 1 is the share of the end, which goes to no passage.
-        """
-        logits = np.array([hit.score for hit in hits], dtype=np.float64) / self.temperature
-        among: Floats = logits - np.logaddexp.reduce(logits)
-        if weighed.continue_probability is not None:
-            return weighed.continue_probability * np.exp(among), among
-        if weighed.scores is not None:
-            logits = np.array(weighed.scores, dtype=np.float64) / self.temperature
-        end = [] if weighed.end_score is None else [weighed.end_score / self.temperature]
-        return np.exp(logits - np.logaddexp.reduce([*logits, *end])), among
 
     def so_far(self, live: Sequence[LiveChain], last: bool) -> Callable[[], list[list[Chain]]]:
         """Makes the likeliest chains of each query; of one that goes no further, those of the hop before."""

@@ -71,7 +71,9 @@ class HopSearch:
         ``beyond`` passages of a single step go to ``combiner`` (None: one of :attr:`make_combiner`) after the
         first hop, if these are more than the hop finds.
         """
-        filters = resolved(one_each(allow, len(queries)), self.finder.retriever.corpus)
+        filters = one_each(allow, len(queries))
+        if allow is not None:
+            filters = resolved(filters, self.finder.retriever.corpus)
         find = self.finder.start(queries, filters)
         if self.memory is not None:
             search, memory = find, self.memory

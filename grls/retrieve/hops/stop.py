@@ -71,6 +71,20 @@ class Weighed(NamedTuple):
     end_score: float | None = None
     continue_probability: float | None = None
 
+    def shares(self, hits: Sequence[Hit], temperature: float) -> tuple[Floats, Floats]:
+        """The probability that each hit comes next, and its log-probability among the hits alone.
+
+        What the probabilities lack of 1 is the share of the end, which goes to no passage.
+        """
+        logits = np.array([hit.score for hit in hits], dtype=np.float64) / temperature
+        among: Floats = logits - np.logaddexp.reduce(logits)
+        if self.continue_probability is not None:
+            return self.continue_probability * np.exp(among), among
+        if self.scores is not None:
+            logits = np.array(self.scores, dtype=np.float64) / temperature
+        end = [] if self.end_score is None else [self.end_score / temperature]
+        return np.exp(logits - np.logaddexp.reduce([*logits, *end])), among
+
 
 class StopRule:
     """Says where chains end. A rule of yours derives from it; see ``docs/extend/stop-rule.md``.
