@@ -80,6 +80,8 @@ class RetrieverRun:
         described, inner = self.retriever.describe(), single_steps(self.retriever)
         pooled = ", pooled" if described.options.get("pool") else ""
         own = {"ignore_identical_ids": len(self.own)} if self.own else {}
+        ranks = ranking_fingerprint(self.retriever)
+        same = json.dumps({"retriever": ranks, "where": self.filter.where, **self._filters()})
         return RunInfo(
             system=described.system,
             name=name or f"{described.system}, {described.steps}{pooled}",
@@ -92,7 +94,7 @@ class RetrieverRun:
             stages=described.stages,
             members=described.members,
             options={"k": self.k, **described.options, **self.filter.record, **own},
-            retriever=self._fingerprint(self.retriever),
+            retriever=hashlib.sha256(same.encode()).hexdigest(),
             limit=self.limit,
             index_seconds=self.index_seconds,
             search=inner.generator.searched_by if isinstance(inner, DecodesPassages) else "",
@@ -107,10 +109,6 @@ class RetrieverRun:
             "metadata": self.retriever.corpus.metadata_fingerprint,
             **self._filters(),
         }
-
-    def _fingerprint(self, retriever: Retriever) -> str:
-        parts = {"retriever": ranking_fingerprint(retriever), "where": self.filter.where, **self._filters()}
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def _filters(self) -> dict[str, str | None]:
         metadata = [query.metadata for query in self.queries] if self.filter.queries else []
