@@ -140,15 +140,10 @@ def one_each(allow: Allow, queries: int) -> list[Filter | None]:
     return filters
 
 
-def evaluate_filters(filters: Collection[Filter], corpus: Corpus) -> dict[Filter, Numbers]:
-    """Filter -> the numbers of its allowed passages; each filter is evaluated once."""
-    return {each: each.numbers(corpus) for each in dict.fromkeys(filters)}
-
-
 def resolved(filters: Sequence[Filter | None], corpus: Corpus) -> list[Filter | None]:
-    """The same filters as :class:`Numbered`; see :func:`evaluate_filters`."""
-    evaluated = evaluate_filters([each for each in filters if each is not None], corpus)
-    numbered = {each: Numbered(numbers) for each, numbers in evaluated.items()}
+    """The same filters as :class:`Numbered`; each is evaluated once."""
+    given = dict.fromkeys(each for each in filters if each is not None)
+    numbered = {each: Numbered(each.numbers(corpus)) for each in given}
     return [None if each is None else numbered[each] for each in filters]
 
 

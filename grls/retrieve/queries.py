@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grls.data.corpus import Corpus
-from grls.data.filters import Allow, Numbers, evaluate_filters, one_each
+from grls.data.filters import Allow, Numbers, one_each
 from grls.data.inputs.entries import SOURCE, queries_from
 from grls.data.types import Passage, Query
 from grls.errors import DataError
@@ -61,7 +61,7 @@ def reachable(queries: Sequence[Query], allow: Allow, corpus: Corpus) -> list[Nu
     if allow is None:
         return [None] * len(queries)
     filters = one_each(allow, len(queries))
-    passages = evaluate_filters([rule for rule in filters if rule is not None], corpus)
+    passages = {rule: rule.numbers(corpus) for rule in dict.fromkeys(filters) if rule is not None}
     allowed = [None if rule is None else passages[rule] for rule in filters]
     empty = [query for query, own in zip(queries, allowed, strict=True) if own is not None and not len(own)]
     if empty and len(empty) == len(queries):

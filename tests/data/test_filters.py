@@ -24,7 +24,6 @@ from grls.data.filters import (
     Matching,
     Only,
     both,
-    evaluate_filters,
     one_each,
     own_filters,
     read_allowed,
@@ -48,7 +47,7 @@ def corpus(tmp_path: Path) -> Corpus:
 
 
 def through(some: Filter, corpus: Corpus) -> str:
-    return "".join(corpus.ids(evaluate_filters([some], corpus)[some].tolist()))
+    return "".join(corpus.ids(some.numbers(corpus).tolist()))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_filters_of_every_kind(corpus: Corpus) -> None:
     assert both(None, None) is None
     assert both(None, where("a=b")) == where("a=b")
     with pytest.raises(ConfigError, match=r"metadata field 'yaer': the fields are lang, open, tags, year"):
-        evaluate_filters([where("yaer=1")], corpus)
+        where("yaer=1").numbers(corpus)
     raises(ConfigError, r"a filter over metadata is a text such as .*got \{'year': 3\}", where, {"year": 3})
 
 
@@ -93,7 +92,7 @@ def test_an_order_that_no_passage_can_have_is_refused(
     passages = [Passage(str(n), "x") for n in range(len(values))]
     corpus = Corpus.from_passages(passages, metadata=[{"f": value, "other": 1} for value in values])
     for text, why in told.items():
-        raises(ConfigError, re.escape(why), evaluate_filters, [where(text)], corpus)
+        raises(ConfigError, re.escape(why), where(text).numbers, corpus)
     assert through(where(right), corpus)
 
 
@@ -340,17 +339,17 @@ def test_metadata_are_read_once(reads: list[int]) -> None:
     corpus = corpus_of([{"year": 1990 + n % 30, "lang": "de", "n": n} for n in range(500)])
     for _ in range(3):
         for text in ("year=2001", "year>=2000", "not year=2000|2001"):
-            evaluate_filters([where(text)], corpus)
+            where(text).numbers(corpus)
     assert reads == [0]
-    evaluate_filters([where("lang=de and year=2001")], corpus)
+    where("lang=de and year=2001").numbers(corpus)
     assert reads == [0, 0]  # a field that no filter had named
     for _ in range(2):
         with pytest.raises(ConfigError, match="field 'yaer': the fields are lang, n, year"):
-            evaluate_filters([where("yaer=2001")], corpus)
+            where("yaer=2001").numbers(corpus)
     longer = corpus.extended(corpus_of([{"year": 2001, "open": True}], 500))
-    assert 500 in evaluate_filters([where("year=2001")], longer)[where("year=2001")]
-    assert evaluate_filters([where("open=true")], longer)[where("open=true")].tolist() == [500]
-    assert 500 not in evaluate_filters([where("year=2001")], corpus)[where("year=2001")]
+    assert 500 in where("year=2001").numbers(longer)
+    assert where("open=true").numbers(longer).tolist() == [500]
+    assert 500 not in where("year=2001").numbers(corpus)
 
 
 def test_what_a_caller_changes_stays_its_own() -> None:

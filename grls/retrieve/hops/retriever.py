@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from grls.data.corpus import Corpus
-from grls.data.filters import Allow, Filter, evaluate_filters, one_each, resolved
+from grls.data.filters import Allow, Filter, one_each, resolved
 from grls.data.types import IN_CHAINS, Chain, Hit, Query
 from grls.errors import ConfigError, Option
 from grls.io.progress import counted
@@ -323,8 +323,8 @@ class RankedHops(_HopByHop):
         return combiner.rankings(k)[0]
 
     def _allowed_counts(self, filters: Sequence[Filter | None]) -> list[int]:
-        passages = evaluate_filters([rule for rule in filters if rule is not None], self.corpus)
-        return [len(self.corpus if rule is None else passages[rule]) for rule in filters]
+        numbered = resolved(filters, self.corpus)
+        return [len(self.corpus if rule is None else rule.numbers(self.corpus)) for rule in numbered]
 
 
 def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
