@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -168,9 +168,14 @@ def kind_for(folder: str | Path, corpus: Corpus) -> IdentifierKind:
     """The identifiers of a folder for training on a corpus, of which they must be."""
     kind, made = read_kind(folder), read_json(Path(folder) / IDENTIFIERS).get("corpus")
     if made != corpus.fingerprint:
+        given = [
+            f"{Option(f'options.{part.name}', json.dumps(value) if isinstance(value, list) else value)} "
+            for part in fields(kind)  # type: ignore[arg-type]
+            if (value := getattr(kind, part.name)) != part.default
+        ]
         raise MismatchError(
-            f"the identifiers {folder} are of another corpus: make them again, with the same options, by "
-            f"`grls identify {quote(kind.record['kind'])} {Option('corpus', corpus.source)} "
+            f"the identifiers {folder} are of another corpus: make them again by "
+            f"`grls identify {quote(kind.record['kind'])} {''.join(given)}{Option('corpus', corpus.source)} "
             f"{Option('output', folder)}`."
         )
     return kind

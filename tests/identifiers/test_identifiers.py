@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -327,7 +328,7 @@ def test_what_cannot_work_is_refused_and_leaves_nothing(place: Path, tmp_path: P
     )
     assert not out.exists()
     # trainings and indexes
-    made(place, "residual")
+    record = made(place, "residual").record
     shutil.copytree(data, tmp_path / "data")
     lines = (data / "corpus.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "data" / "corpus.jsonl").write_text("".join(lines[::-1]))
@@ -336,10 +337,10 @@ def test_what_cannot_work_is_refused_and_leaves_nothing(place: Path, tmp_path: P
         f"--model.generator.name_or_path={place / 'llama'}", f"--data.identifiers={place / 'ids-residual'}",
     ]  # fmt: skip
     told = fails(capsys, *run, f"--data.data={tmp_path / 'data'}")
-    assert (
-        "are of another corpus: make them again, with the same options, by `grls identify codes --corpus"
-        in told
-    )
+    command = shlex.split(told.partition("make them again by `grls ")[2].partition("`")[0])
+    assert command[-2:] == ["--output", str(place / "ids-residual")]
+    assert main([*command[:-1], str(tmp_path / "again")]) == 0  # with the options that were given
+    assert read_kind(tmp_path / "again").record == record
     assert "set --model.lora_rank 0, --model.freeze_embeddings false" in fails(
         capsys, *run, f"--data.data={data}", "--model.freeze_embeddings=true"
     )
