@@ -77,7 +77,7 @@ def test_a_long_text_is_cut() -> None:
     ("index bm25 --corpus=c --output=o", "--bm25.k1"),
     ("retrieve bm25 --data=d --output=o", "--bm25.b"),
     ("prepare pseudo-queries --data=d --model=m --output=o", "--draw.temperature"),
-    ("train biencoder --data=d --output=o", "--fit.hard_negatives"),
+    ("train biencoder --data=d --output=o --source=m", "--fit.hard_negatives"),
     ("retrieve r --data=d --output=o", "--hops.temperature"),
 ])  # fmt: skip
 def test_an_option_out_of_bounds_is_named_as_it_is_typed(

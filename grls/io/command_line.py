@@ -384,7 +384,7 @@ def _typed(value: Any, kind: Any) -> Any:
         return Path(value)
     texts = [one for one in kinds if one is str or get_origin(one) is Literal]
     others = tuple(get_origin(one) or one for one in kinds if one is not Any and one not in texts)
-    return str(value) if texts and not isinstance(read, others) else read
+    return str(value) if texts and (not value or not isinstance(read, others)) else read
 
 
 def _holds(values: Any, keys: Sequence[str]) -> bool:
