@@ -10,6 +10,7 @@ from grls.cli import VERBS, Command
 
 EXCEPT = {
     "search": "prints, and writes no file",
+    "push": "uploads a copy; no file here is written",
     "serve": "its own test kills it: test_killed_server.py",
     "judge": "its own test kills it: test_judge.py",
     **dict.fromkeys(
