@@ -1,14 +1,15 @@
 """The command line: ``grls VERB [NAME] [arguments] [options]``.
 
-A verb is a function of ``grls.commands``, whose parameters are the options (:mod:`grls.io.command_line`) and
-whose docstring is the ``--help``. The options stored in a retriever folder (``search`` and ``hops`` in
-``grls.json``) replace the defaults. ``--config`` takes a file or the name of a recipe
-(:mod:`grls.io.recipes`). The exit codes are described in :mod:`grls.io.ending`; an option that there is not,
-or that is missing, ends a command with 2.
+A verb is a function of ``grls.commands``. Its docstring is the ``--help``; its parameters before ``*`` are
+positional arguments, the others options. Options in dataclasses are nested: ``--search.beams 20``. The
+options stored in a retriever folder (``search`` and ``hops`` in ``grls.json``) replace the defaults.
+``--config`` takes a file or the name of a recipe (:mod:`grls.io.recipes`). The exit codes are described in
+:mod:`grls.io.ending`; a wrong option ends a command with 2.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,17 +17,30 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
+from inspect import Parameter, isclass, signature
 from itertools import takewhile
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
 import grls
 from grls.errors import ConfigError, DataError, Option
 from grls.io import ending
-from grls.io.command_line import CommandLine, OptionSpec, name_lines, paragraphs
+from grls.io.arguments import UnfitError, fitted
+from grls.io.option_errors import (
+    InParagraphs,
+    PlainParser,
+    fold_sections,
+    is_list,
+    name_lines,
+    paragraphs,
+    usage,
+)
 from grls.io.progress import showing, wait_asleep_if_busy
-from grls.io.recipes import lay_over
+from grls.io.recipes import with_recipes
+
+if TYPE_CHECKING:
+    from jsonargparse import ArgumentParser
 
 
 @dataclass(frozen=True)
@@ -243,17 +257,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = Command(verb or Verb(""), " ".join(["grls", *names]))
     if command.verb.target:
         return ending.exit_code_of(
-            lambda: command.run(rest),
+            lambda: command.run(with_recipes(rest)),
             command.saving,
             ["SIGHUP"] if command.verb.training else ending.SIGNALS,
         )
     return ending.exit_code_of(lambda: _without_target(words, verb, names, rest), command.saving)
-
-
-def run_function(function: Callable[..., Any]) -> int:
-    """Run a function as a command of its own, whose parameters are the options; returns the exit code."""
-    command = Command(Verb("", f"{function.__module__}:{function.__name__}"), Path(sys.argv[0]).name)
-    return ending.exit_code_of(lambda: command.run(sys.argv[1:]), command.saving)
 
 
 def _without_target(words: list[str], verb: Verb | None, names: list[str], rest: list[str]) -> int:
@@ -310,7 +318,7 @@ class Command:
     def function(self) -> Callable[..., Any]:
         """The function that the command runs."""
         module, _, name = self.verb.target.partition(":")
-        module = module if "." in module or module == "__main__" else f"grls.commands.{module}"
+        module = module if "." in module else f"grls.commands.{module}"
         try:
             function: Callable[..., Any] = getattr(import_module(module), name)
         except ModuleNotFoundError as error:
@@ -322,24 +330,41 @@ class Command:
             ) from error
         return function
 
-    def run(self, words: list[str]) -> None:
-        """Read the options and run; those that a retriever folder stores take the place of the defaults."""
-        function, line = self.function, self.line()
-        if asked := [place for place, word in enumerate(words) if word in ("-h", "--help")]:
-            print(self.help(line, list(takewhile(lambda word: word[:1] != "-", words[asked[0] + 1 :]))))
-            sys.exit(0)
-        values = line.given(words)
-        if isinstance(folder := values.get("retriever"), str):
+    def run(self, arguments: list[str]) -> None:
+        """Parse and run; the options that a retriever folder stores take the place of the defaults."""
+        function = self.function
+        parser = self.parser()
+        if asked := [place for place, word in enumerate(arguments) if word in ("-h", "--help")]:
+            self.explain(parser, list(takewhile(lambda word: word[:1] != "-", arguments[asked[0] + 1 :])))
+        arguments = with_lists(arguments, parser)
+        parsed = parser.parse_args(arguments)
+        folder = parsed.as_dict().get("retriever")
+        sections: Mapping[str, Mapping[str, Any]] = {}
+        if isinstance(folder, str):
             from grls.retrieve.options import stored_options  # it needs NumPy, and not every verb does
 
-            stored = {name: inner for name, inner in stored_options(folder).items() if name in line.sections}
-            steps = stored.get("hops", {}).get("steps", "single")
-            if values.get("hops", {}).get("steps", steps) != steps:
-                stored.pop("hops", None)  # the folder's options are of hops of another kind
-            lay_over(stored, values)
-            values = stored
-        options = line.arguments(values)
+            sections = stored_options(folder)
+        stored = {
+            f"{section}.{name}": value
+            for section, values in sections.items()
+            if section in parsed
+            for name, value in values.items()
+        }
+        if stored:
+            defaults = {name: parser.get_default(name) for name in stored if name.startswith("hops.")}
+            parser.set_defaults(stored)
+            parsed = parser.parse_args(arguments)
+            if defaults and parsed["hops.steps"] != stored.get("hops.steps", "single"):
+                parser.set_defaults(defaults)  # the folder's options are of hops of another kind
+                parsed = parser.parse_args(arguments)
+        options = parser.instantiate(parsed).as_dict()  # `vars` would spell the name "keys" otherwise
+        options.pop("config", None)
         ending.quiet()
+        for name, kind in get_type_hints(function, include_extras=True).items():
+            try:
+                fitted(options.get(name), kind if name in options else Any)
+            except UnfitError as error:
+                raise ConfigError(error.said_of(f"{Option(name)}")) from None
         _refuse_early(options, self.prog)
         for name in options.keys() & {"data", "corpus"}:
             if isinstance(options[name], str) and options[name].startswith("hub:"):
@@ -360,30 +385,54 @@ class Command:
         with checks, showing():
             function(**options)
 
-    def line(self) -> CommandLine:
-        """The options, by the parameters of the function."""
-        line = CommandLine(self.prog, self.function)
-        if "retriever" in line.leaves:
-            line = CommandLine(self.prog, self.function, {"verify": OptionSpec(bool | None, None, None)})
-        return line
+    def parser(self) -> ArgumentParser:
+        """The parser, made from the parameters and the docstrings of the function and its options."""
+        function = self.function
+        parser = PlainParser(prog=self.prog, formatter_class=InParagraphs)
+        parser.add_argument("--config", action="config", help=_CONFIG)
+        parameters = signature(function).parameters
+        positionals = {}  # the parameters before `*`; without a `*` all are options
+        if any(parameter.kind is Parameter.KEYWORD_ONLY for parameter in parameters.values()):
+            positionals = {n: p for n, p in parameters.items() if p.kind is Parameter.POSITIONAL_OR_KEYWORD}
+        types = get_type_hints(function)
+        for name, parameter in positionals.items():
+            is_list = get_origin(types[name]) is list
+            optional = parameter.default is not Parameter.empty
+            form: dict[str, Any] = {"nargs": "*" if optional else "+"} if is_list else {"type": types[name]}
+            if optional:
+                form |= {"default": parameter.default} | ({} if is_list else {"nargs": "?"})
+            parser.add_argument(name, **form)
+        add = parser.add_class_arguments if isclass(function) else parser.add_function_arguments
+        add(function, skip=set(positionals), sub_configs=True)
+        if any(action.dest == "retriever" for action in parser._actions):
+            parser.add_argument("--verify", type=bool | None, default=None, help=_VERIFY)
+        return parser
 
-    def help(self, line: CommandLine, sections: Sequence[str]) -> str:
-        """The text of ``--help``: of many options only those of these ``sections``, ``all`` or none."""
+    def explain(self, parser: ArgumentParser, sections: Sequence[str]) -> None:
+        """Give the parser its help: of many options only those of these ``sections``, ``all`` or none."""
         import docstring_parser
 
         doc = docstring_parser.parse(self.function.__doc__ or "")
-        about = [paragraphs(text) for text in (doc.short_description, doc.long_description) if text]
+        parser.description = "\n\n".join(filter(None, (doc.short_description, doc.long_description)))
+        parser.usage = f"{usage(parser, '--{} {}'.format)} [options]"
         names = {name: verb.summary for name, verb in self.verb.names.items()}
-        parts = [
-            f"usage: {line.usage('--{} {}'.format)} [options]",
-            *about,
-            line.help(_SAID, sections).rstrip(),
-        ]
-        parts += [f"Example:\n\n  {self.verb.example}"] if self.verb.example else []
-        parts += [f"See also `{self.prog} NAME`:\n\n{name_lines(names)}".rstrip()] if names else []
+        parser.epilog = f"Example:\n\n  {self.verb.example}\n\n" if self.verb.example else "\n"
+        parser.epilog += f"See also `{self.prog} NAME`:\n\n{name_lines(names)}\n" if names else ""
         if self.verb.training and "train" in ending.lacking_extras():
-            parts.append('It needs Lightning, which is not installed: `pip install "grls[train]"`.')
-        return "\n\n".join(parts)
+            parser.epilog += '\n\nIt needs Lightning, which is not installed: `pip install "grls[train]"`.'
+        helps = {param.arg_name: param.description or "" for param in doc.params}
+        for action in parser._actions:
+            if not action.option_strings:
+                action.help = helps.get(action.dest, "")
+            if action.dest in ("help", "print_config") or not action.help:
+                action.help = _SAID.get(action.dest)
+        given, general, *others = parser._action_groups
+        for group in others:
+            if group.title == (doc.short_description or "").rstrip("."):
+                group.title = "options"
+        general.title = "general options"
+        parser._action_groups = [given, *others, general]
+        fold_sections(parser, sections)
 
     def saving(self) -> str:
         """The advice after an out-of-memory error: which options save memory."""
@@ -395,8 +444,8 @@ class Command:
                 "give --model.gradient_checkpointing true"
             )
         else:
-            known = self.line().options
-            options = [f"--{one}" for name in _SAVES for one in known if one.rsplit(".", 1)[-1] == name]
+            known = [action.dest for action in self.parser()._actions]
+            options = [f"--{dest}" for name in _SAVES for dest in known if dest.rsplit(".", 1)[-1] == name]
             advice = f"Lower {' or '.join(options)}" if options else "Use smaller inputs"
         return f"{advice}, end other programs, or take a machine (--device: a GPU) with more memory."
 
@@ -405,13 +454,16 @@ _SAVES = ("memory", "batch_size", "beams", "window", "candidates", "max_new_toke
 """Options whose lower values save memory, in the order in which they are advised."""
 _SAID = {
     "help": "Print this help, and end; `--help all`: of all options.",
+    "print_config": "Print all options as YAML, and end.",
     "device": "Where models run: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.",
     "precision": "Precision of models: float32 or bfloat16; auto: bfloat16 where the processor has it.",
-    "config": "YAML with options: a file or the name of a recipe. Later options override it.",
-    "verify": "Check the files of an index against their checksums when it is opened. true: all files; "
-    "null: a sample of a large index; false: none.",
 }
 """The help of options that mean the same in all commands."""
+_CONFIG = "YAML with options: a file or the name of a recipe. Later options override it."
+_VERIFY = (
+    "Check the files of an index against their checksums when it is opened. true: all files; null: a sample "
+    "of a large index; false: none."
+)
 
 
 def _refuse_early(options: Mapping[str, Any], prog: str) -> None:
@@ -458,6 +510,24 @@ def _refuse_early(options: Mapping[str, Any], prog: str) -> None:
     for run in runs:
         if not os.path.isfile(run):  # noqa: PTH113
             raise DataError("no such file; expected a run in JSONL or TREC form.", run)
+
+
+def with_lists(arguments: Sequence[str], parser: ArgumentParser) -> list[str]:
+    """Turn ``--ratios 0.8 0.2`` into jsonargparse's ``--ratios=["0.8", "0.2"]``, where options are lists."""
+    lists = [f"--{one.dest}" for one in parser._actions if is_list(getattr(one, "_typehint", None))]
+    joined: list[str] = []
+    values: list[str] | None = None
+    for argument in arguments:
+        if argument.startswith("--"):
+            values = [] if argument in lists else None
+        elif values is not None and not (not values and argument.startswith("[")):
+            values.append(argument)
+            joined[-1] = f"{joined[-1].split('=')[0]}={json.dumps(values)}"
+            continue
+        else:
+            values = None  # a list in jsonargparse's own form: later arguments do not belong to it
+        joined.append(argument)
+    return joined
 
 
 if __name__ == "__main__":

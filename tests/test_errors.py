@@ -24,7 +24,6 @@ from grls.errors import (
     worded,
     worded_for,
 )
-from grls.io.command_line import Word
 
 
 @pytest.mark.parametrize(("text", "shell", "python", "request_"), [
@@ -89,7 +88,7 @@ def test_an_option_out_of_bounds_is_named_as_it_is_typed(
 
 ROOT = Path(grls.__file__).parents[1]
 SHELL = {
-    "io/command_line.py": "reads them",
+    "io/option_errors.py": "reads what jsonargparse says",
     **dict.fromkeys(("io/html.py", "serve/page/files.py"), "styles"),
 }
 """Files and folders that may write ``--``, and why."""
@@ -130,8 +129,10 @@ OTHERS = {"--version", "--head", "--no", "--help", "--config"}
 
 
 def test_remedies_name_options_that_there_are() -> None:
-    lines = [Command(verb, "grls").line() for verb in commands().values()]
-    known = {f"--{name}" for line in lines for name in (*line.leaves, *line.sections)} | OTHERS
+    parsers = [Command(verb, "grls").parser() for verb in commands().values()]
+    known = {
+        option for one in parsers for action in one._actions for option in action.option_strings
+    } | OTHERS
     root = Path(grls.__file__).parent
     assert {"--fit.multistep", "--search.beams", "--limits.query"} <= known
     styled = ("page.py", "html.py", "page/files.py")
@@ -195,15 +196,15 @@ def test_the_error_of_a_value_is_plain_english() -> None:
     """Of each type of an option; a list is written as words, as remedies have it."""
     faults, kinds = list[str](), set[str]()
     for name, verb in commands().items():
-        line = Command(verb, f"grls {name}").line()
-        for option in line.options:
-            kind = str(line.leaves[option].kind)
-            if kind in kinds:
+        parser = Command(verb, f"grls {name}").parser()
+        for action in parser._actions if parser else ():
+            kind = str(getattr(action, "_typehint", None))
+            if kind in kinds or not action.option_strings or action.dest.endswith(".help"):
                 continue
             kinds.add(kind)
             for value in ("a b", "0.5,1", "[1,", '{"a":1}'):
                 try:
-                    line.arguments(line.checked(line.nested(option, Word(value))))
+                    parser.parse_args([f"--{action.dest}={value}"])
                 except GrlsError as error:
                     said = error.text.partition("\n")[0].partition(", got")[0]
                     if re.search(r"class|typing|collections|\[[a-z]|\||None|Sequence|tuple|Union", said):

@@ -124,15 +124,22 @@ def structure() -> dict[str, int]:
 
 
 def options() -> dict[str, int]:
-    """Options of all verbs, without ``--config`` and the names of sections."""
+    """Options of all verbs, without ``--config``, ``--print_config``, and the names of groups."""
     from verbs import commands
 
     from grls.cli import Command
 
     names: list[str] = []
     for verb in commands().values():
-        names += Command(verb, "grls").line().options
+        actions = Command(verb, "grls").parser()._actions
+        names += leaves([a.dest for a in actions if a.option_strings])
     return {"option places": len(names), "distinct options": len(set(names))}
+
+
+def leaves(names: list[str]) -> list[str]:
+    """The names of options that take a value."""
+    groups = {name[:at] for name in names for at, sign in enumerate(name) if sign == "."}
+    return [name for name in names if name not in groups | {"config", "help", "print_config"}]
 
 
 def entered(call: Callable[[], Any]) -> tuple[int, int]:

@@ -15,7 +15,6 @@ from grls.answer.riches.options import USUAL_KEYS, USUAL_PROMPT, KeyOptions, Pro
 from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
 from grls.errors import ConfigError
 from grls.io.arguments import Count, options
-from grls.io.command_line import takes
 from grls.models.option_names import Device
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
@@ -53,7 +52,6 @@ class QuestionOptions:
         return Questions.read(self.data, self.split, self.limit, self.output)
 
 
-@takes(QuestionOptions)
 def answer_direct(
     *,
     retriever: str | None = None,
@@ -78,6 +76,7 @@ def answer_direct(
         hops: How it retrieves hop by hop; the passages of a query's chains are its ranking.
         k: Number of passages to read for a question.
         reader: How the model reads and writes.
+        options: See :class:`QuestionOptions`.
     """
     from grls.answer.direct import DirectReader
     from grls.answer.retrievers import FinishedRun, description_of, open_for_reading, retrieval_settings
@@ -150,7 +149,6 @@ def _read(
     )
 
 
-@takes(QuestionOptions)
 def answer_dsp(
     program: ProgramName,
     *,
@@ -178,6 +176,7 @@ def answer_dsp(
         hops: How it retrieves hop by hop for each query of the program.
         k: Number of passages to read for a retrieval.
         dsp: Options of the program.
+        options: See :class:`QuestionOptions`.
     """
     asked = QuestionOptions(model=model, **options)
     if program == "vanilla" and retriever is not None:
@@ -197,7 +196,6 @@ def answer_dsp(
     )
 
 
-@takes(QuestionOptions)
 def answer_follow_up(
     *,
     retriever: str,
@@ -218,6 +216,7 @@ def answer_follow_up(
         hops: How it retrieves hop by hop for each follow-up question.
         k: Number of passages to read for a follow-up question.
         reader: How the model reads and writes.
+        options: See :class:`QuestionOptions`.
     """
     from grls.answer.iterative import IterativeReader
     from grls.answer.retrievers import open_for_reading, retrieval_settings
@@ -241,7 +240,6 @@ def answer_follow_up(
     )
 
 
-@takes(QuestionOptions)
 def answer_riches(
     *,
     keys: KeyOptions = USUAL_KEYS,
@@ -259,6 +257,7 @@ def answer_riches(
         keys: Options of the keys that may be quoted.
         prompt: Options of the prompt.
         search: How free text and quotes are decoded.
+        options: See :class:`QuestionOptions`.
     """
     from grls.answer.riches.answerer import run_riches
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from grls.io.command_line import takes
 from grls.train.options import BiEncoderTraining, RerankerTraining
 
 
-@takes(BiEncoderTraining)
 def train_biencoder(**options: Any) -> None:
     """Fine-tune a bi-encoder with in-batch negatives, and keep the epoch with the best dev recall.
 
@@ -22,7 +20,6 @@ def train_biencoder(**options: Any) -> None:
     run_biencoder(training)
 
 
-@takes(RerankerTraining)
 def train_reranker(**options: Any) -> None:
     """Train the predictive reranker of In-Context RALM (arXiv 2302.00083, equation 9).
 

@@ -8,10 +8,8 @@ from typing import Any
 
 from grls.fitting.options import FIRST_LINE, FitOptions
 from grls.fitting.splits import read_data
-from grls.io.command_line import takes
 
 
-@takes(FitOptions)
 def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -> None:
     """Make the best retriever for a data set, in the time that there is.
 
@@ -28,6 +26,7 @@ def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -
             an encoder.
         output: The folder of the run.
         plan: Print what data, machine and models are and which stages there would be, and end.
+        options: The options of :class:`~grls.fitting.options.FitOptions`.
     """
     begun, chosen = monotonic(), FitOptions(**options)
     print(FIRST_LINE, flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,6 @@ from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.index.options import IndexOptions, LimitOptions
 from grls.io.arguments import Count, options
-from grls.io.command_line import takes
 from grls.io.files import named_lines, refuse_unusable, write_json
 from grls.io.progress import counted
 from grls.models.option_names import Device, Similarity
@@ -135,7 +135,6 @@ class FolderOptions:
     search: SearchOptions = USUAL_SEARCH
 
 
-@takes(FolderOptions)
 def make_hybrid(
     retriever: str,
     *,
@@ -153,11 +152,19 @@ def make_hybrid(
         weights: The weights of the priors beside the generator, in their order; null: those of the
             objects, or 1.
         hybrid: Options of all priors.
+        folder: See :class:`FolderOptions`.
     """
     if not priors and not hybrid.empty_weight:
         raise ConfigError("no prior is given: name one with --priors, or give --hybrid.empty_weight.")
-    records = [{"retriever": prior} if isinstance(prior, str) else prior for prior in priors or ()]
-    specs = [from_record(PriorSpec, record, Path("--priors"), "prior") for record in records]
+    specs = []
+    for prior in priors or ():
+        if isinstance(prior, str) and prior.startswith("{"):  # an object without a list around it
+            try:
+                prior = dict(json.loads(prior))
+            except ValueError as error:
+                raise ConfigError(f"--priors: {prior} is no JSON ({error}).") from None
+        record = {"retriever": prior} if isinstance(prior, str) else prior
+        specs.append(from_record(PriorSpec, record, Path("--priors"), "prior"))
     if weights is not None:
         if len(weights) != len(specs):
             named = counted(len(specs), "prior is named", "priors are named")
@@ -168,18 +175,17 @@ def make_hybrid(
     _write(FolderOptions(**folder), hybrid_spec(retriever, specs, hybrid))
 
 
-@takes(FolderOptions)
 def make_hops(retriever: str, *, hops: HopOptions = USUAL_HOPS, **folder: Any) -> None:
     """Make a folder of a retriever that retrieves hop by hop.
 
     Args:
         retriever: Folder of the retriever that finds the passages of each hop.
         hops: Options of the hops; ``--hops.steps`` may not be ``single``.
+        folder: See :class:`FolderOptions`.
     """
     _write(FolderOptions(**folder), hops_spec(retriever, hops))
 
 
-@takes(FolderOptions)
 def make_fusion(
     members: list[str],
     *,
@@ -193,11 +199,11 @@ def make_fusion(
         members: Their folders, or ``bm25`` over the corpus of the others.
         fusion: How rankings are fused.
         depth: Number of hits of each member that give scores (``rrf``, ``sum``); null: 20.
+        folder: See :class:`FolderOptions`.
     """
     _write(FolderOptions(**folder), fusion_spec(members, fusion, depth))
 
 
-@takes(FolderOptions)
 def make_rescored(
     retriever: str,
     *,
@@ -218,6 +224,7 @@ def make_rescored(
         passages: Number of best passages that the cross-encoder reads.
         weight: Weight of the cross-encoder's logit beside the score of the first retriever; null: the logit
             replaces the score.
+        folder: See :class:`FolderOptions`.
     """
     _write(FolderOptions(**folder), rescored_spec(retriever, model, Rereading(passages, weight)), device)
 

@@ -11,7 +11,6 @@ from grls.answer.riches.options import PropositionOptions
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.io.arguments import Count
-from grls.io.command_line import takes
 from grls.io.files import atomic_file, refuse_unwritable, write_json
 from grls.io.jsonl import write_line
 from grls.io.progress import counted
@@ -23,7 +22,6 @@ from grls.retrieve.registry import BM25, Opening
 from grls.train.doc2query.options import USUAL_DRAWING, Drawing
 
 
-@takes(PropositionOptions)
 def propositions(
     *,
     output: str,
@@ -37,6 +35,7 @@ def propositions(
 
     Args:
         output: JSONL file to write.
+        options: See :class:`~grls.answer.riches.options.PropositionOptions`.
     """
     asked = PropositionOptions(**options)
     from grls.answer.riches.propositions import open_propositions, proposition_lines

@@ -11,10 +11,8 @@ from grls.answer.ralm.options import (
     RerankOptions,
     TaskOptions,
 )
-from grls.io.command_line import takes
 
 
-@takes(TaskOptions)
 def ralm(*, rerank: RerankOptions = USUAL_RERANK, **options: Any) -> None:
     """Measure how well a model predicts texts with retrieved documents (In-Context RALM, arXiv 2302.00083).
 
@@ -24,6 +22,7 @@ def ralm(*, rerank: RerankOptions = USUAL_RERANK, **options: Any) -> None:
 
     Args:
         rerank: Options of reranking the retrieved documents.
+        options: See :class:`~grls.answer.ralm.options.TaskOptions`.
     """
     asked = TaskOptions(**options)
     from grls.answer.ralm.task import measure, task_of
@@ -31,7 +30,6 @@ def ralm(*, rerank: RerankOptions = USUAL_RERANK, **options: Any) -> None:
     measure(task_of(asked, rerank))
 
 
-@takes(TaskOptions)
 def ralm_examples(*, retriever: str, examples: ExampleOptions = USUAL_EXAMPLES, **options: Any) -> None:
     """Collect what a reranker of documents learns from.
 
@@ -41,6 +39,7 @@ def ralm_examples(*, retriever: str, examples: ExampleOptions = USUAL_EXAMPLES, 
     Args:
         retriever: Retriever folder of any kind, or bm25. Its folder stores the options of search.
         examples: Which examples.
+        options: See :class:`~grls.answer.ralm.options.TaskOptions`.
     """
     asked = TaskOptions(retriever=retriever, **options)
     from grls.answer.ralm.task import collect_examples, task_of

@@ -18,7 +18,6 @@ from grls.data.filters import FilterOptions, filters_of
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.io.arguments import Count, options
-from grls.io.command_line import takes
 from grls.io.files import refuse_unwritable, without_ending
 from grls.models.option_names import Device, Precision
 from grls.retrieve.bm25 import USUAL_BM25, BM25Options
@@ -124,7 +123,6 @@ class RetrieveOptions:
         return retrieve
 
 
-@takes(RetrieveOptions)
 def retrieve(
     retriever: str,
     *,
@@ -149,6 +147,7 @@ def retrieve(
             on this machine. All its machines must see the files. Scores are those of one process up to the
             rounding of float32.
         workers: How many workers, and their shards.
+        options: See :class:`RetrieveOptions`.
     """
     asked = RetrieveOptions(retriever=retriever, **options)
     sharing = workers_of(ray, workers)

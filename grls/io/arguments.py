@@ -354,7 +354,7 @@ def _listed(value: Any, kind: Any, inner: Sequence[Any]) -> Any:
     Where the order counts, a set is refused, and the names of a dict are a list.
     """
     element = inner[0] if inner else Any
-    texts, ordered = str in alternatives(element), issubclass(kind, Sequence)
+    texts, ordered = str in _alternatives(element), issubclass(kind, Sequence)
     if ordered and isinstance(value, set | frozenset):
         raise UnfitError(_called(kind, inner), value, remedy="a set has no order")
     values = value if isinstance(value, list | tuple | Set) else list_from(value)
@@ -379,8 +379,6 @@ def _listed(value: Any, kind: Any, inner: Sequence[Any]) -> Any:
                 raise error.within(f"[{number}]") from None
         if isinstance(values, Set):
             fits = frozenset(fits)
-    if kind is tuple and inner and Ellipsis not in inner and len(fits) != len(inner):
-        raise UnfitError(f"{len(inner)} {_many(inner[0])}", value)
     return tuple(fits) if kind is tuple else fits
 
 
@@ -390,7 +388,7 @@ def _called(kind: Any, inner: Sequence[Any] = ()) -> str:
     if kind in _SINGULAR:
         return _SINGULAR[kind]
     if kind.__module__ in ("builtins", "collections.abc"):
-        kinds = [k for k in alternatives(inner[0]) if k not in (Any, NoneType)] if inner else []
+        kinds = [k for k in _alternatives(inner[0]) if k not in (Any, NoneType)] if inner else []
         return f"a list of {' or '.join(map(_many, kinds))}" if kinds else "a list"
     return f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
 
@@ -405,12 +403,8 @@ def _many(kind: Any) -> str:
     return f"lists{noun.removeprefix('a list')}" if noun.startswith("a list") else f"{base.__name__} objects"
 
 
-def alternatives(kind: Any) -> tuple[Any, ...]:
-    """The types that a value may have; without their bounds."""
-    if get_origin(kind) is Annotated:
-        return alternatives(get_args(kind)[0])
-    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else ()
-    return tuple(one for inner in kinds for one in alternatives(inner)) or (kind,)
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
 def list_from(value: Any) -> list[Any] | None:

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -21,17 +20,31 @@ from grls.errors import ConfigError, Option, OptionError
 _PACKAGE = Path(__file__).resolve().parents[1]
 _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
 """The folder in a wheel, and in a checkout."""
+_OPTION = "--config"
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")
 _MOST_VALUES = 100_000
 """More values than any options have."""
 _ENDING = re.compile(r"\.ya?ml$")
 
 
+def with_recipes(arguments: Sequence[str]) -> list[str]:
+    """The arguments with ``--config NAME`` replaced by ``--config FILE``."""
+    replaced: list[str] = []
+    for argument in arguments:
+        option, sign, value = argument.partition("=")
+        if option == _OPTION and sign:
+            argument = f"{_OPTION}={config_file(value)}"
+        elif replaced and replaced[-1] == _OPTION:
+            argument = config_file(argument)
+        replaced.append(argument)
+    return replaced
+
+
 def config_file(name: str) -> str:
     """The file for a value of ``--config``: a local file, or else the recipe of this name.
 
-    A recipe is named ``memorise``, ``memorise.yaml``, ``configs/memorise.yaml`` or ``default/chains``.
-    Absolute paths are returned unchanged.
+    A recipe is named ``memorise``, ``memorise.yaml``, ``configs/memorise.yaml`` or ``default/chains``. YAML
+    text and absolute paths are returned unchanged.
     """
     path = Path(name)
     if not _NAME.fullmatch(name) or (path.exists() and not path.is_dir()):
@@ -51,45 +64,23 @@ def config_file(name: str) -> str:
 
 def recipe_values(names: Sequence[str]) -> dict[str, Any]:
     """The options of recipes and YAML files as nested objects; later ones override earlier ones."""
+    import yaml
+
     values: dict[str, Any] = {}
     for name in names:
         file = config_file(name)
         try:
-            options = yaml_value(Path(file).read_text(encoding="utf-8-sig"))
-        except (OSError, ValueError) as error:
+            options = yaml.safe_load(Path(file).read_text(encoding="utf-8-sig"))
+            _refuse_endless(options)
+        except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
             reason = (str(error) or type(error).__name__).splitlines()[0]
             raise ConfigError(
                 f"{file} cannot be read as options in YAML ({reason}): correct it, or name another file."
             ) from None
         if not isinstance(options, dict):
             raise ConfigError(f"{file} holds no options; expected a YAML mapping, such as `batch_size: 8`.")
-        lay_over(values, options)
+        _lay_over(values, options)
     return values
-
-
-def yaml_value(text: str) -> Any:
-    """The value of a text of YAML; ValueError: it is none."""
-    import yaml
-
-    try:
-        value = yaml.load(text, _loader())
-    except (TypeError, RecursionError, yaml.YAMLError) as error:
-        raise ValueError(str(error) or type(error).__name__) from None
-    _refuse_endless(value)
-    return value
-
-
-@cache
-def _loader() -> Any:
-    """PyYAML's safe loader, by which ``1e-4`` is a number."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        pass
-
-    number = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
-    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+.0123456789"))
-    return Loader
 
 
 def _refuse_endless(options: Any) -> None:
@@ -104,13 +95,12 @@ def _refuse_endless(options: Any) -> None:
             raise ValueError(f"its aliases make more than {_MOST_VALUES:,} values")
 
 
-def lay_over(values: dict[str, Any], options: Mapping[str, Any]) -> None:
-    """Put options over others, object by object; ``values`` change."""
+def _lay_over(values: dict[str, Any], options: dict[str, Any]) -> None:
     for name, value in options.items():
         before: Any = values.get(name)
         same = isinstance(value, dict) and isinstance(before, dict)
         if same and before.get("class_path") == value.get("class_path", before.get("class_path")):
-            lay_over(before, value)
+            _lay_over(before, value)
         else:  # also where the class is another: its options are its own
             values[name] = value
 

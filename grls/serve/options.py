@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from argparse import ArgumentError
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
 from grls.answer.dsp.options import USUAL_PROGRAM, ProgramOptions
 from grls.answer.options import USUAL_FOLLOW_UP, FollowUpOptions
@@ -14,7 +15,6 @@ from grls.answer.riches.options import USUAL_KEYS, USUAL_PROMPT, KeyOptions, Pro
 from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
 from grls.errors import ConfigError, Option, in_request, worded
 from grls.io.arguments import Count, PositiveFloat, options
-from grls.io.command_line import CommandLine
 from grls.io.recipes import recipe_values
 
 ToolTransport = Literal["stdio", "http"]
@@ -182,18 +182,38 @@ class FileOptions:
     answer: AnswerOptions = NO_ANSWERS
 
 
+def _refuse_plain(kind: Any, content: dict[str, Any], within: str = "") -> None:
+    for name, inner in get_type_hints(kind).items():
+        if is_dataclass(inner) and name in content:
+            if not isinstance(content[name], dict):
+                raise ConfigError(
+                    f"{Option(within + name)} holds options: write them below it, got {content[name]!r}."
+                )
+            _refuse_plain(inner, content[name], f"{within}{name}.")
+
+
 def read_options(file: str | None) -> FileOptions:
     """The options in a file of YAML or JSON; None: the defaults."""
     if file is None:
         return FileOptions()
     if not Path(file).is_file():
         raise ConfigError(f"{Option('server', file)}: there is no such file; give one of YAML or JSON.")
-    line = CommandLine("grls serve", FileOptions)
+    from grls.io.option_errors import PlainParser, plain_option_error  # late: jsonargparse
+
+    parser = PlainParser(prog="grls serve", exit_on_error=False)
+    parser.add_class_arguments(FileOptions)
     try:
-        return FileOptions(**line.arguments(line.checked(recipe_values([file]))))
+        content = recipe_values([file])
+        _refuse_plain(FileOptions, content)
+        values = parser.parse_object(content)
+        options = FileOptions(**parser.instantiate(values).as_dict())
+    except ArgumentError as error:
+        text = plain_option_error(str(error), parser, "")
+        raise ConfigError(f"{file}: {worded(text, in_request)}") from error
     except ConfigError as error:
         text = worded(error.text, in_request)
         raise ConfigError(text if file in text else f"{file}: {text}") from error
+    return options
 
 
 class ServerOptions(NamedTuple):

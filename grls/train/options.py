@@ -7,7 +7,7 @@ imports neither torch nor Lightning, so that ``--help`` is quick.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -24,8 +24,7 @@ from grls.io.arguments import (
     Share,
     options,
 )
-from grls.io.command_line import CommandLine, Word
-from grls.io.recipes import lay_over, recipe_values
+from grls.io.recipes import recipe_values
 from grls.models.load.base_models import BaseModel
 from grls.models.load.generators import GeneratorSpec
 from grls.models.load.opening import language_source, open_config
@@ -900,8 +899,32 @@ def read_stage(
         layers: Recipes or YAML files; later ones override earlier ones.
         options: Options by their dotted names, over the layers: ``{"trainer.max_epochs": 1}``.
     """
-    line = CommandLine(f"grls train {stage}", STAGES[stage])
-    values = line.checked(recipe_values(layers))
+    from grls.io.option_errors import PlainParser
+
+    values = recipe_values(layers)
     for name, value in (options or {}).items():
-        lay_over(values, line.nested(name, Word(value) if isinstance(value, str | Path) else value))
-    return STAGES[stage](**line.arguments(values))
+        *sections, option = name.split(".")
+        place: Any = values
+        for section in sections:
+            inner = place.get(section) or {}
+            place[section] = inner = {"class_path": inner} if isinstance(inner, str) else inner
+            place = inner.setdefault("init_args", {}) if "class_path" in inner else inner
+        place[option] = str(value) if isinstance(value, Path) else value
+    parser = PlainParser(prog=f"grls train {stage}")
+    parser.add_class_arguments(STAGES[stage])
+    return STAGES[stage](**parser.instantiate(parser.parse_object(values)).as_dict())
+
+
+def as_record(options: Any) -> Any:
+    """Options as YAML and JSON hold them; those of a generator with the path of its class."""
+    if isinstance(options, dict):
+        return {name: as_record(value) for name, value in options.items()}
+    if isinstance(options, list | tuple):
+        return [as_record(value) for value in options]
+    if is_dataclass(options) and not isinstance(options, type):
+        record = as_record(vars(options))
+        if isinstance(options, GeneratorSpec):
+            kind = type(options)
+            return {"class_path": f"{kind.__module__}.{kind.__qualname__}", "init_args": record}
+        return record
+    return options if isinstance(options, str | int | float | None) else str(options)

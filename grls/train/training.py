@@ -11,7 +11,6 @@ import lightning as L
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 from grls.errors import ConfigError, GrlsError, Option, out_of_memory
-from grls.io.command_line import as_record
 from grls.io.ending import quiet
 from grls.io.files import is_write_failure
 from grls.train.core.clock import TrainingClock, TrainingResult
@@ -23,7 +22,7 @@ from grls.train.doc2query.data import QueryData
 from grls.train.generator.callbacks import ConstrainedRecall
 from grls.train.generator.data import MemoriseData, RetrieveData
 from grls.train.generator.module import Retrieve
-from grls.train.options import RecallStage, RichesStage, TrainerOptions, TrainingStage
+from grls.train.options import RecallStage, RichesStage, TrainerOptions, TrainingStage, as_record
 from grls.train.riches.callbacks import QuoteRecall
 from grls.train.riches.data import InterlacedData
 

@@ -11,6 +11,7 @@ import pytest
 import grls
 from grls.api.searcher import Searcher
 from grls.data.types import Query
+from grls.errors import ConfigError, DataError
 from grls.retrieve.hits import with_texts
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import RankedHops, hop_by_hop
@@ -141,3 +142,13 @@ def test_a_single_step_is_one_hop(kinds: Path) -> None:
 def test_nothing_found_is_a_hop_without_a_passage(kinds: Path) -> None:
     (hop,) = grls.load(kinds / "bm25").stream("nothing like this")
     assert (hop.hit, hop.chain, hop.last) == (None, (), True)
+
+
+def test_bad_input(kinds: Path) -> None:
+    searcher = hops_of(kinds / "dense", steps="fixed", max=3)
+    with pytest.raises(ConfigError, match=r"Searcher\.stream: query must be a text or a Query, got"):
+        searcher.stream(["one", "two"])  # type: ignore[arg-type]
+    with pytest.raises(ConfigError):
+        searcher.stream("one", where="year>>")
+    with pytest.raises(DataError, match="empty"):
+        next(searcher.stream(" "))

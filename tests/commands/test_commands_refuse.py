@@ -32,7 +32,7 @@ REFUSED = (
     ("index dense --corpus=data --output=file/o", "the folder cannot be written"),
     ("index sentence --corpus=data --limits.passage=9", "no --limits.passage; set --limits.input"),
     ("index sentence --corpus=data --kind=generative", "sequence-to-sequence"),
-    ("index bm25 --corpus=data --bm25.b=2", "b must be between 0 and 1, got 2."),
+    ("index bm25 --corpus=data --bm25.b=2", "b must be between 0 and 1, got 2.0"),
     ('index hybrid generative --priors=[{"retriever":"other"}]', "make both from the same corpus.jsonl"),
     ('index hybrid generative --priors=[{"weigth":1}]', "weigth"),
     ("index hybrid generative --priors bm25 dense --weights 1", "1 weight, and 2 priors are named"),

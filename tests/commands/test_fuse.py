@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from failing import fails
+from failing import fails, refuses
 from small_data import passages, write_small
 
 from grls.cli import main
@@ -222,7 +222,7 @@ def test_what_cannot_work_is_refused(place, capsys, caplog):
         output = () if "--output" in line else ("--output=out/e",)
         assert said in fails(capsys, "fuse", *line.split(), *output), line
         assert {file.name: file.read_bytes() for file in place.glob("*.*")} == before
-    assert "average" in fails(capsys, "fuse", "a.jsonl", "b.jsonl", "--output=e", "--fusion.method=average")
+    assert "average" in refuses(capsys, "fuse", "a.jsonl", "b.jsonl", "--output=e", "--fusion.method=average")
     fused("a.jsonl", "copy.jsonl")
     assert "a.jsonl and copy.jsonl hold the same results" in caplog.text
     shutil.rmtree("data")

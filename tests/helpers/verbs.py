@@ -6,8 +6,9 @@ from pathlib import Path
 from shlex import split
 from typing import Any
 
-from grls.cli import VERBS, Command, Verb
+from grls.cli import VERBS, Command, Verb, with_lists
 from grls.errors import GrlsError, in_shell, worded
+from grls.io.recipes import with_recipes
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,8 +29,10 @@ def parsed(words: Sequence[str]) -> dict[str, Any]:
         names.append(words[len(names)])
         verb = verbs[names[-1]]
         verbs = verb.names
-    line = Command(verb, f"grls {' '.join(names)}").line()
-    return line.arguments(line.given(words[len(names) :]))
+    parser = Command(verb, f"grls {' '.join(names)}").parser()
+    rest = with_lists(with_recipes(words[len(names) :]), parser)
+    options: dict[str, Any] = parser.instantiate(parser.parse_args(rest)).as_dict()
+    return options
 
 
 def fault(command: str) -> str:
@@ -59,11 +62,12 @@ def fault(command: str) -> str:
         )
     if not verb.target or not any(word.startswith("--") for word in rest):
         return ""
-    line = Command(verb, f"grls {' '.join(names)}").line()
+    parser = Command(verb, f"grls {' '.join(names)}").parser()
     try:
-        if "--help" not in rest:
-            line.arguments(line.given(rest))
+        parser.parse_args(with_lists(rest, parser))
     except GrlsError as error:
         said = worded(error.text, in_shell).partition("\n")[0]
-        return "" if re.search(r"must be given\.$|needs a value|, got '?([A-Z]+|x)'?\.$", said) else said
+        return "" if re.search(r"must be given\.$|needs a value|, got ([A-Z]+|x)\.$", said) else said
+    except SystemExit:  # --help
+        pass
     return ""

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 from failing import raises
-from verbs import parsed
 
 from grls.cli import main
 from grls.errors import ConfigError
-from grls.io.recipes import config_file
+from grls.io.recipes import config_file, with_recipes
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -33,9 +32,18 @@ def test_a_local_file_comes_first(tmp_path: Path) -> None:
     assert config_file("memorise") == str(CONFIGS / "memorise.yaml")
 
 
-@pytest.mark.parametrize("value", ["/nowhere/memorise.yaml", "../memorise.yaml"])
-def test_paths_stay_as_they_are(value: str) -> None:
+@pytest.mark.parametrize("value", ["/nowhere/memorise.yaml", "{k: 3}", "k: 3", "", "../memorise.yaml"])
+def test_paths_and_text_stay_as_they_are(value: str) -> None:
     assert config_file(value) == value
+
+
+def test_only_values_of_the_option_are_names() -> None:
+    line = ["--output", "memorise", "--config=memorise", "--config", "retrieve", "--data", "retrieve"]
+    assert with_recipes(line) == [
+        "--output", "memorise", f"--config={CONFIGS / 'memorise.yaml'}",
+        "--config", str(CONFIGS / "retrieve.yaml"), "--data", "retrieve",
+    ]  # fmt: skip
+    assert with_recipes(["--config"]) == ["--config"]
 
 
 def test_an_unknown_name_lists_near_ones() -> None:
@@ -44,11 +52,15 @@ def test_an_unknown_name_lists_near_ones() -> None:
     raises(ConfigError, r"default/chains", config_file, "configs/defaults/chain.yaml")
 
 
-def test_a_verb_and_a_training_read_a_recipe() -> None:
-    options = parsed(["train", "memorise", "--config", "memorise", "--data.data=d"])
-    assert options["model"].generator.name_or_path == "google-t5/t5-large"
-    options = parsed(["index", "m", "--config=sparse", "--corpus=c", "--output=r"])
-    assert options["kind"] == "sparse"
+def test_a_verb_and_a_training_read_a_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, told in (
+        ("train memorise --config memorise", "t5-large"),
+        ("index m --config sparse", "kind"),
+    ):
+        with pytest.raises(SystemExit) as end:
+            main([*command.split(), "--print_config"])
+        assert end.value.code == 0
+        assert told in capsys.readouterr().out
 
 
 def test_a_preparation_reads_a_recipe(tmp_path: Path) -> None:

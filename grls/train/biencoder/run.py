@@ -9,7 +9,6 @@ import torch
 
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, Option
-from grls.io.command_line import as_record
 from grls.io.ending import needing, quiet
 from grls.io.files import sha256
 from grls.models.biencoder import BiEncoderModel
@@ -17,7 +16,7 @@ from grls.models.load.sentence_folder import MODULES
 from grls.train.biencoder.dev import Split
 from grls.train.biencoder.examples import BiEncoderExamples, RetrieverMiner, TeacherScores
 from grls.train.core.clock import TrainingClock, TrainingResult
-from grls.train.options import BiEncoderOptions, BiEncoderTraining
+from grls.train.options import BiEncoderOptions, BiEncoderTraining, as_record
 
 with needing("train", "training a bi-encoder"):
     from grls.models.precision import accelerator

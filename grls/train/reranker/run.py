@@ -12,11 +12,10 @@ from grls.answer.ralm.reranker import Reranker, example_settings, read_examples
 from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, MismatchError, Option
-from grls.io.command_line import as_record
 from grls.io.ending import needing, quiet
 from grls.io.files import sha256
 from grls.train.core.clock import TrainingClock, TrainingResult
-from grls.train.options import USUAL_RERANK_HOPS, EncoderOptions, RerankerTraining
+from grls.train.options import USUAL_RERANK_HOPS, EncoderOptions, RerankerTraining, as_record
 
 with needing("train", "training a reranker"):
     from grls.train.core.datamodule import EncoderData
