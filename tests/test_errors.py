@@ -154,6 +154,8 @@ UNQUOTED = "\N{REPLACEMENT CHARACTER}"
 def typed(part: ast.expr) -> str:
     """An option as a shell has it, and ``x`` for a value that is quoted for one."""
     call = part.value if isinstance(part, ast.FormattedValue) else part
+    if isinstance(call, ast.Call) and ast.unparse(call.func) == "''.join":  # of options
+        return ""
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         return UNQUOTED
     if call.func.id != "Option" or not isinstance(call.args[0], ast.Constant):
