@@ -24,7 +24,8 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.io.ending import quiet
 from grls.models.biencoder import BiEncoderModel
-from grls.models.precision import Precision, has_bfloat16
+from grls.models.option_names import Precision
+from grls.models.precision import has_bfloat16
 from grls.models.sessions.memory import plain_attention
 from grls.train.biencoder.data import BiEncoderData
 from grls.train.biencoder.examples import BiEncoderExamples

@@ -23,9 +23,9 @@ from jsonargparse import auto_cli
 from benchmarks.common import going_on
 from benchmarks.trainings import options as training
 from grls.cli import main as grls
+from grls.data.types import Steps
 from grls.errors import GrlsError
 from grls.evaluation.evaluate import evaluate_run
-from grls.runs.portions import Steps
 
 BIASES = {
     "generator": (0.0, -1.0, -2.0),

@@ -30,7 +30,7 @@ from grls.cli import main as grls
 from grls.errors import GrlsError
 from grls.evaluation.evaluate import evaluate_run, measure_label
 from grls.io.files import atomic_file
-from grls.models.precision import Precision
+from grls.models.option_names import Precision
 
 _ALIKE = ("--fusion.method", "sum")
 _FUSED = (*_ALIKE, "--tune.k", "5")

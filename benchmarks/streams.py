@@ -29,7 +29,8 @@ from jsonargparse import auto_cli
 from benchmarks.common import END, RESERVED, in_process, machine, print_table, seconds
 from benchmarks.decode import tokenized
 from grls.index.build import index_sequences, index_tokens
-from grls.index.rows import Array, Form
+from grls.index.options import Form
+from grls.index.rows import Array
 from grls.index.storage import load_index, save_index, save_stream
 from grls.io.files import read_json
 

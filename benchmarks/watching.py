@@ -15,7 +15,7 @@ import torch
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
-from grls.decode.select import ScoreMode
+from grls.data.types import ScoreMode
 from grls.evaluation.metrics import recall_at
 from grls.index.build import build_index
 from grls.retrieve.generative.options import SearchOptions

@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from grls.data.types import ScoreMode
 from grls.decode.frontier import Frontier, Gathering
 from grls.decode.prior import Prior, PriorMasses
 from grls.decode.scope import Mask, Scope, finished
-from grls.decode.select import ScoreMode, Selection, log_probabilities, select
+from grls.decode.select import Selection, log_probabilities, select
 from grls.errors import ConfigError
 from grls.index.base import Allowed, ConstraintIndex
 from grls.index.rows import Ints

@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from grls.data.types import ScoreMode
 from grls.decode.prior import PriorMasses
 from grls.decode.scope import Mask, Scope, finished
-from grls.decode.select import ScoreMode, refuse_nan
+from grls.decode.select import refuse_nan
 from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats

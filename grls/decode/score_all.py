@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from grls.decode.select import ScoreMode, log_probabilities
+from grls.data.types import ScoreMode
+from grls.decode.select import log_probabilities
 from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats, GeneratorModel

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grls.data.types import ScoreMode as ScoreMode
+from grls.data.types import ScoreMode
 from grls.decode.scope import Mask
 from grls.errors import NOT_NUMBERS, ConfigError
 from grls.index.rows import Ints

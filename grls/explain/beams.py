@@ -17,11 +17,11 @@ import numpy as np
 from grls.data.codec import DONE, DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.filters import Filter
-from grls.data.types import Passage, Query
+from grls.data.types import Passage, Query, ScoreMode
 from grls.decode.beam import BeamStep, Decoder
 from grls.decode.prior import Masses, Prior
 from grls.decode.scope import Scope
-from grls.decode.select import ScoreMode, ragged_logsumexp
+from grls.decode.select import ragged_logsumexp
 from grls.decode.trace import Fate, fate_of
 from grls.errors import ConfigError, DataError
 from grls.explain.options import TEXT_ALONE, candidates_listed

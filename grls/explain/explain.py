@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from grls.data.types import Query, Steps
+from grls.data.types import Query, ScoreMode, Steps
 from grls.decode.beam import Decoder, ScoredPassage
 from grls.decode.prior import Prior
-from grls.decode.select import ScoreMode
 from grls.decode.trace import (
     Fate,
     PassageScore,

@@ -30,8 +30,8 @@ from grls.index.external_sort import (
     SortedRun,
     Spill,
 )
-from grls.index.options import IndexOptions, memory_bytes
-from grls.index.rows import Array, Form, Ints, Sequences, concatenated, cost, sort_rows
+from grls.index.options import Form, IndexOptions, memory_bytes
+from grls.index.rows import Array, Ints, Sequences, concatenated, cost, sort_rows
 from grls.index.storage import load_index, save_runs, save_stream
 from grls.io.progress import Progress, counted, plural, waiting
 

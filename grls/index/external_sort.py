@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.index.array import BranchingNodes, node_arrays, node_types
+from grls.index.options import Form
 from grls.index.rows import (
     COPIES,
     ROW_BYTES,
     Array,
-    Form,
     Ints,
     Sequences,
     concatenated,

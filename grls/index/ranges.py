@@ -25,7 +25,8 @@ from grls.errors import ConfigError, GrlsError, IndexFormatError
 from grls.index.array import ArrayIndex
 from grls.index.base import Allowed, ConstraintIndex, Segment
 from grls.index.files import REBUILD, load_arrays, map_array, read_manifest
-from grls.index.rows import Array, Form, Ints, Rows, SortedRows, sort, unsigned
+from grls.index.options import Form
+from grls.index.rows import Array, Ints, Rows, SortedRows, sort, unsigned
 from grls.index.storage import load_index, write_index
 from grls.io.seal import seal
 

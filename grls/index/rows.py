@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.errors import ConfigError, Option
-from grls.index.options import Form as Form
+from grls.index.options import Form
 
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]

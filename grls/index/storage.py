@@ -26,7 +26,8 @@ from grls.index.files import (
     load_arrays,
     read_manifest,
 )
-from grls.index.rows import MAX_LENGTH, Array, Form, Offsets, Rows, Sequences
+from grls.index.options import Form
+from grls.index.rows import MAX_LENGTH, Array, Offsets, Rows, Sequences
 from grls.io.files import atomic_folder
 from grls.io.recipes import VARIABLE, load_plugins
 from grls.io.seal import chosen_verify, seal

@@ -31,13 +31,12 @@ from grls.models.load.build import TRAINING, Loaded, read_stages
 from grls.models.load.generators import Pretrained
 from grls.models.load.opening import packaged_encoder, refuse_missing_folder
 from grls.models.load.sentence_folder import MODULES
-from grls.models.option_names import Similarity
+from grls.models.option_names import Kind, Similarity
 from grls.models.sentence_model import (
     COSINE,
     DEFAULT_TOKENS,
     DOT,
     FirstDecoderOutput,
-    Kind,
     Role,
     TextNetwork,
     done_and_evidence,

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from grls.errors import NOT_NUMBERS, ConfigError, out_of_memory
-from grls.models.option_names import Precision as Precision
 
 log = logging.getLogger(__name__)
 

@@ -42,7 +42,7 @@ from grls.models.load.sentence_folder import (
     refuse_missing_parts,
     refuse_unread,
 )
-from grls.models.option_names import Kind as Kind
+from grls.models.option_names import Kind
 from grls.models.seq2seq.slots import start_token
 from grls.models.special_tokens import padded, read_plain, spells_special, without_spelled
 

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 from grls.data.dataset import read_queries
-from grls.data.types import Chain
+from grls.data.types import Chain, Steps
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.evaluation.evaluate import Judged, judged_runs, score_run
 from grls.evaluation.measures import MEASURES, RunDepth, query_values, shared_depth
 from grls.evaluation.metrics import KS, set_f1
 from grls.io.jsonl import read_jsonl
 from grls.runs.comparable import refuse_repeated
-from grls.runs.portions import RunInfo, Steps
+from grls.runs.portions import RunInfo
 from grls.runs.run import Run, shared_limit
 
 SYSTEMS = {

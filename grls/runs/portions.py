@@ -21,8 +21,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from grls.data.corpus import Corpus
-from grls.data.types import Query
-from grls.data.types import Steps as Steps
+from grls.data.types import Query, Steps
 from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.arguments import Count, options_of
 from grls.io.files import read_json, refuse_unwritable, sha256, write_json

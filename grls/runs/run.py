@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from grls.data.corpus import Corpus
-from grls.data.types import RANKINGS, Chain, Hit, Query
+from grls.data.types import RANKINGS, Chain, Hit, Query, Steps
 from grls.errors import ConfigError, MismatchError
 from grls.io.arguments import checked
 from grls.io.files import without_ending
 from grls.io.progress import counted
-from grls.runs.portions import ENDINGS, RunInfo, Steps, differ, read_info, save_retrieved, write_info
+from grls.runs.portions import ENDINGS, RunInfo, differ, read_info, save_retrieved, write_info
 from grls.runs.results import Retrieved, read_results
 from grls.runs.trec import chain_ranking, read_run, refuse_unknown, without_done, write_run
 

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from grls.data.types import ScoreMode
 from grls.decode.prior import Prior, PriorMasses, Scoped
 from grls.decode.scope import Scope
-from grls.decode.select import ScoreMode
 from grls.index.array import ArrayIndex
 from grls.index.rows import Ints
 from grls.index.subset import Subset

@@ -13,9 +13,10 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
+from grls.data.types import Steps
 from grls.errors import ConfigError, Option
 from grls.retrieve.fusion.retriever import Fusion
-from grls.runs.portions import RunInfo, Steps
+from grls.runs.portions import RunInfo
 from grls.runs.run import Run
 
 

@@ -39,8 +39,9 @@ from grls.errors import ConfigError, MismatchError, Option
 from grls.index.array import ArrayIndex
 from grls.index.base import ConstraintIndex, Segment
 from grls.index.build import build_index, changed_index, row_batches, rows_of
+from grls.index.options import Form
 from grls.index.ranges import RangedIndex
-from grls.index.rows import Form, Ints
+from grls.index.rows import Ints
 from grls.index.subset import Subset
 from grls.io.locks import exclusive
 from grls.io.progress import Progress

@@ -31,8 +31,7 @@ from grls.retrieve.hops.finders import found_after
 from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.judge import open_judge
 from grls.retrieve.queries import evidence_numbers
-from grls.retrieve.registry import BM25 as BM25
-from grls.retrieve.registry import Opening
+from grls.retrieve.registry import BM25, Opening
 from grls.train.core.examples import chain_passages, drawn_chain, gold_chains, own_passages
 from grls.train.options import PairOptions
 

@@ -29,8 +29,7 @@ from grls.models.load.base_models import find_writer
 from grls.models.load.language import load_language_model, model_fingerprint
 from grls.models.option_names import Numbers
 from grls.retrieve.base import Retriever
-from grls.train.doc2query.options import Drawing as Drawing
-from grls.train.doc2query.options import PassagesRead
+from grls.train.doc2query.options import Drawing, PassagesRead
 from grls.train.doc2query.questions import (
     NEW_TOKENS,
     QUESTIONS,

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grls.data.corpus import Corpus
-from grls.data.types import FullHit, Hit, NameLink, Passage, Query
+from grls.data.types import FullHit, Hit, NameLink, Passage, Query, Steps
 from grls.errors import ConfigError
 from grls.retrieve.base import HopHits
 from grls.retrieve.bm25 import BM25Retriever
@@ -30,7 +30,7 @@ from grls.retrieve.fusion.retriever import (
 from grls.retrieve.fusion.runs import ensemble, fused_run, shared_steps
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import RankedHops
-from grls.runs.portions import RunInfo, Steps
+from grls.runs.portions import RunInfo
 from grls.runs.run import Run
 
 A = [Hit("a", -1.0), Hit("b", -2.0), Hit("c", -5.0)]

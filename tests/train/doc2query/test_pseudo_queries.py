@@ -20,13 +20,13 @@ from grls.errors import ConfigError
 from grls.models.load.language import load_language_model
 from grls.train.doc2query.generate import (
     FORM,
-    Drawing,
     QueryForm,
     QueryPrompt,
     QueryWriter,
     Task,
     sift,
 )
+from grls.train.doc2query.options import Drawing
 
 CORPUS = Corpus.from_passages(passages())
 

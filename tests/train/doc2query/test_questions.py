@@ -20,7 +20,8 @@ from grls.data.dataset import read_queries
 from grls.data.types import Hit, Passage
 from grls.errors import ConfigError
 from grls.train.doc2query import questions
-from grls.train.doc2query.generate import Drawing, Task, estimated_tokens, open_queries, quotes, sift
+from grls.train.doc2query.generate import Task, estimated_tokens, open_queries, quotes, sift
+from grls.train.doc2query.options import Drawing
 from grls.train.doc2query.questions import SHOWN, Endpoint, QuestionPrompt, linked_pairs, question_of
 
 CORPUS = Corpus.from_passages(
