@@ -13,10 +13,10 @@ from grls.models.load.base_models import BaseModel, find_encoder, find_writer
 from grls.models.load.opening import PACKAGED, PACKAGED_ENCODER
 
 _ENCODERS = (PACKAGED_ENCODER, "sentence-transformers/all-MiniLM-L6-v2")
-_WRITERS = (PACKAGED, "HuggingFaceTB/SmolLM2-135M-Instruct")
+_GENERATORS = (PACKAGED, "HuggingFaceTB/SmolLM2-135M-Instruct")
 """For a CPU: measured on every data set of docs/results.md."""
 _LARGE_ENCODERS = ("sentence-transformers/all-mpnet-base-v2",)
-_LARGE_WRITERS = ("HuggingFaceTB/SmolLM2-360M-Instruct", "google-t5/t5-base")
+_LARGE_GENERATORS = ("HuggingFaceTB/SmolLM2-360M-Instruct", "google-t5/t5-base")
 """For a GPU; the first is that of the recipe ``chains``."""
 _OTHER_ENCODERS = ("sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",)
 """For a corpus that is not in English."""
@@ -86,7 +86,7 @@ class BaseModels:
 
 def licence_of(name: str) -> str | None:
     """The licence of a model that is chosen by itself; None: its holder says it."""
-    known = (*_LARGE_ENCODERS, *_ENCODERS, *_LARGE_WRITERS, *_WRITERS, *_OTHER_ENCODERS)
+    known = (*_LARGE_ENCODERS, *_ENCODERS, *_LARGE_GENERATORS, *_GENERATORS, *_OTHER_ENCODERS)
     return "Apache-2.0" if name in known else None
 
 
@@ -98,7 +98,7 @@ def base_models(
     encoders = (*_LARGE_ENCODERS, *_ENCODERS) if large else _ENCODERS
     if language not in (None, "en"):
         encoders = (*_OTHER_ENCODERS, *_ENCODERS)
-    writers = (*_LARGE_WRITERS, *_WRITERS) if large else _WRITERS
+    generators = (*_LARGE_GENERATORS, *_GENERATORS) if large else _GENERATORS
     without: dict[str, str] = {}
 
     def chosen(
@@ -120,6 +120,6 @@ def base_models(
 
     return BaseModels(
         chosen("biencoder", biencoder, encoders, find_encoder),
-        chosen("generator", generator, writers, find_writer),
+        chosen("generator", generator, generators, find_writer),
         without,
     )

@@ -68,7 +68,7 @@ MORE = "more dev"
 GATHERING = ("fusion 1", "fusion 2", "fusion 3", MORE)
 """Stages that take the candidates that there are."""
 
-ENCODER_BATCH, ENCODER_EPOCHS, WRITER_EPOCHS = 32, 3, 5
+ENCODER_BATCH, ENCODER_EPOCHS, GENERATOR_EPOCHS = 32, 3, 5
 BEAMS, RESCORED = 10, 50
 CHAINS = 5  # chains that ranked hops keep
 
@@ -130,7 +130,7 @@ class FitStages:
 
     def all(self) -> list[Stage]:
         """The stages that data and models allow, in the order of their expected gain."""
-        data, encoder, writer = self.data, self.models.biencoder, self.models.generator
+        data, encoder, generator = self.data, self.models.biencoder, self.models.generator
         corpus = counted(len(data.corpus), "passage")
         stages = [Stage("bm25", "BM25", self._bm25)]
         if data.hops:
@@ -147,8 +147,8 @@ class FitStages:
             if data.hops:
                 stages.append(self._hops_stage("dense", "the trained bi-encoder"))
             stages.append(self._fusion_stage(2, "dense"))
-        if writer is not None and data.untaught is None:
-            work = f"fine-tune {writer.title} to write spans, and index them"
+        if generator is not None and data.untaught is None:
+            work = f"fine-tune {generator.title} to write spans, and index them"
             stages.append(Stage("generator", work, self._generator, ("bm25",), 0.6))
             work = "the generator with its priors, tuned"
             stages.append(Stage("hybrid", work, self._hybrid, ("generator",)))
@@ -387,8 +387,8 @@ class FitStages:
         return run_biencoder(training, TrainingClock("biencoder", seconds, meter))
 
     def _generator(self, allowance: Allowance) -> None:
-        steps, most = WRITER_EPOCHS * self._epoch, Allowance(_TRAINING * allowance.seconds)
-        self.notes["generator"] = self.generator.run(steps, self._train_writer, most)
+        steps, most = GENERATOR_EPOCHS * self._epoch, Allowance(_TRAINING * allowance.seconds)
+        self.notes["generator"] = self.generator.run(steps, self._train_generator, most)
         self.progress.limit(max(0.0, allowance.left))
         folder = self.candidates.folder("generator")
         if not (folder / "grls.json").is_file():
@@ -397,7 +397,7 @@ class FitStages:
         update_spec(folder, {"search": recorded(self._searched)})
 
     @property
-    def _writer_hops(self) -> int:
+    def _generator_hops(self) -> int:
         """Hops of the generator: with short passages several where hops were measured to help."""
         if not self.data.short:
             return self.data.most_hops
@@ -409,7 +409,7 @@ class FitStages:
 
     @property
     def _epoch(self) -> int:
-        return -(-len(self.data.qrels[TRAIN]) // (8 if self._writer_hops > 1 else 16))
+        return -(-len(self.data.qrels[TRAIN]) // (8 if self._generator_hops > 1 else 16))
 
     @property
     def _teachers(self) -> list[str]:
@@ -417,14 +417,14 @@ class FitStages:
         systems = self.candidates.systems
         return ["dense"] if "dense" in systems else ["base"] if "base" in systems else []
 
-    def _train_writer(self, steps: int, resume: bool, seconds: float, meter: Meter) -> TrainingResult:
+    def _train_generator(self, steps: int, resume: bool, seconds: float, meter: Meter) -> TrainingResult:
         from grls.train.options import read_stage, suited
         from grls.train.training import train
 
         data, options, model = self.data, self.options, self.models.generator
         assert model is not None
-        epochs = min(WRITER_EPOCHS, max(2, -(-steps // self._epoch)))
-        recipes = ["chains", "default/chains" if self._writer_hops > 1 else "single-step/chains"]
+        epochs = min(GENERATOR_EPOCHS, max(2, -(-steps // self._epoch)))
+        recipes = ["chains", "default/chains" if self._generator_hops > 1 else "single-step/chains"]
         given: dict[str, Any] = {
             "seed_everything": options.seed,
             "trainer.max_epochs": epochs,
@@ -462,7 +462,7 @@ class FitStages:
         return SearchOptions(beams=BEAMS, truncate_queries=True, batch_size=max(1, min(_IN_FLIGHT, fits)))
 
     def _hybrid(self, allowance: Allowance) -> None:
-        hops, priors = self._writer_hops, [*self._teachers, BM25]
+        hops, priors = self._generator_hops, [*self._teachers, BM25]
         named = [PriorSpec(self.candidates.named(name)) for name in priors]
         spec = hybrid_spec("../generator", named, PriorOptions())
         spec["search"] = recorded(self._searched)

@@ -330,7 +330,7 @@ def test_a_run_that_is_killed_in_any_stage_opens_as_the_best_so_far_and_goes_on_
     names += ["generator", "hybrid", "fusion 3"]
     output = tmp_path / "out"
     resumed: list[bool] = []
-    train = stages.FitStages._train_writer
+    train = stages.FitStages._train_generator
 
     def metered(self: Any, steps: int, resume: bool, seconds: Any, meter: Callable[[Any], None]) -> Any:
         resumed.append(resume)
@@ -342,7 +342,7 @@ def test_a_run_that_is_killed_in_any_stage_opens_as_the_best_so_far_and_goes_on_
 
         return train(self, steps, resume, seconds, counted)
 
-    monkeypatch.setattr(stages.FitStages, "_train_writer", metered)
+    monkeypatch.setattr(stages.FitStages, "_train_generator", metered)
     killed_at(names, monkeypatch)
     for _ in range(len(names) + 1):
         opens = (output / "grls.json").is_file()
@@ -704,7 +704,7 @@ def test_a_training_that_fails_leaves_the_other_candidates(
     def fail(*_: Any) -> Any:
         raise ConfigError("the training has diverged")
 
-    monkeypatch.setattr(stages.FitStages, "_train_writer", fail)
+    monkeypatch.setattr(stages.FitStages, "_train_generator", fail)
     ended = fitted(place / "data", tmp_path / "out", options)
     assert "dense" in ended.metrics
     assert "hybrid" not in ended.metrics
