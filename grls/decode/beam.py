@@ -264,9 +264,9 @@ class BeamRun:
         gathering: Collects the candidates that are not continued; None: nobody wants them.
     """
 
-    def __init__(self, options: BeamSearch, scope: Scope, slots: int, k: int):
-        self.options: Any = options
-        self.index, self.scope = options.index, scope
+    def __init__(self, decoder: BeamSearch, scope: Scope, slots: int, k: int):
+        self.decoder: Any = decoder
+        self.index, self.scope = decoder.index, scope
         self.k_of_slot = [k] * slots
         self.results: list[list[tuple[float, int]]] = [[] for _ in range(slots)]
         self.masses: Any = None
@@ -278,7 +278,7 @@ class BeamRun:
 
     def undecided(self, slots: Ints) -> Ints:
         """The slots whose queries may find several passages; an only passage is a result."""
-        states, early = np.full(len(slots), self.index.start(), dtype=np.int64), self.options.stops_early
+        states, early = np.full(len(slots), self.index.start(), dtype=np.int64), self.decoder.stops_early
         remaining = self.scope.remaining(slots, *self.index.span(states))
         alone = slots[remaining == 1] if early else slots[:0]
         for slot in alone.tolist():
@@ -330,10 +330,10 @@ class BeamRun:
         if self.masses is not None:  # except with a prior of negative weight
             best_possible = best_possible + self.masses.rise(slots[live], states[live])
         exceeds = best_possible > worst[slots[live]]
-        if self.gathering is not None and self.options.threshold is not None:
+        if self.gathering is not None and self.decoder.threshold is not None:
             best = np.array([results[0][0] if results else -np.inf for results in self.results])
             np.maximum.at(best, slots[live], best_possible)
-            exceeds &= best_possible >= best[slots[live]] - self.options.threshold
+            exceeds &= best_possible >= best[slots[live]] - self.decoder.threshold
         live = live[exceeds]
         if self.gathering is not None:  # the candidates that are not continued
             left = np.setdiff1d(np.arange(len(scores)), live, assume_unique=True)
@@ -354,7 +354,7 @@ class _PlainRun(BeamRun):
         if len(queries):
             wanted = [inputs[query] for query in queries.tolist()]
             with PartTimer("encoder", sum(map(len, wanted))):
-                session = self.options.generator.open(wanted)
+                session = self.decoder.generator.open(wanted)
                 session.first()
             beams = _Beams(queries, np.full(len(queries), self.index.start()), np.zeros(len(queries)))
             while True:
@@ -372,14 +372,14 @@ class _PlainRun(BeamRun):
             block.tokens = len(rows)
         queries = beams.queries[rows]
         with PartTimer("decoder"):
-            steps: Floats = log_probabilities(session, allowed.tokens, allowed.offsets, self.options.mode)
+            steps: Floats = log_probabilities(session, allowed.tokens, allowed.offsets, self.decoder.mode)
         if self.masses is not None:
             steps = self.masses.with_priors(steps, queries, allowed.states, allowed.offsets)
         scores = beams.scores[rows] + steps
-        complete = finished(allowed.tokens, remaining, self.index.rows.end, self.options.stops_early)
-        chosen, live, worst = self.cut(queries, allowed.states, scores, complete, self.options.beams)
-        if self.options.observer is not None:
-            self.options.observer(
+        complete = finished(allowed.tokens, remaining, self.index.rows.end, self.decoder.stops_early)
+        chosen, live, worst = self.cut(queries, allowed.states, scores, complete, self.decoder.beams)
+        if self.decoder.observer is not None:
+            self.decoder.observer(
                 BeamStep(queries, rows, allowed.tokens, allowed.states, scores, complete, chosen, live, worst)
             )
         return _Beams(queries[live], allowed.states[live], scores[live]), rows[live], allowed.tokens[live]

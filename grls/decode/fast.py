@@ -86,12 +86,12 @@ class _FastRun(SlotRun):
             if decides.any():
                 branching, sizes = decides[rows], np.diff(allowed.offsets)[decides]
                 offsets = np.concatenate(([0], np.cumsum(sizes)))
-                mode = self.options.mode
+                mode = self.decoder.mode
                 steps[branching] = log_probabilities(self.session, allowed.tokens[branching], offsets, mode)
         if self.masses is not None:
             steps = self.masses.with_priors(steps, beams.slots[rows], allowed.states, allowed.offsets)
         scores = beams.scores[rows] + steps
-        complete = finished(allowed.tokens, remaining, self.index.rows.end, self.options.stops_early)
+        complete = finished(allowed.tokens, remaining, self.index.rows.end, self.decoder.stops_early)
         self.beams = self._choose(beams, rows, allowed.states, scores, complete)
         self.clock += 1
         self._release()

@@ -126,7 +126,7 @@ class SlotDecoder(BeamSearch):
 
 
 class SlotRun(BeamRun):
-    """One run of a search; ``options`` is the decoder with its options.
+    """One run of a search.
 
     Attributes:
         busy: ``[S]`` whether each slot has a query.
@@ -135,14 +135,14 @@ class SlotRun(BeamRun):
 
     session: SlotMemory
 
-    def __init__(self, options: SlotDecoder, source: QuerySource, slots: int, frontiers: bool):
-        super().__init__(options, Scope(options.index, slots), slots, options.beams)
+    def __init__(self, decoder: SlotDecoder, source: QuerySource, slots: int, frontiers: bool):
+        super().__init__(decoder, Scope(decoder.index, slots), slots, decoder.beams)
         if frontiers:
             self.gathering = Gathering(self.index, self.scope, slots)
         self.source = source
         self.asked: list[Any] = [None] * slots  # the last query of each slot
         self.busy = np.zeros(slots, dtype=bool)
-        self.widths = np.full(slots, options.beams)
+        self.widths = np.full(slots, decoder.beams)
 
     def run(self) -> None:
         while True:
@@ -188,7 +188,7 @@ class SlotRun(BeamRun):
             taken = free[: len(new)]
             for slot, query in zip(taken.tolist(), new, strict=True):
                 self.asked[slot], self.k_of_slot[slot] = query, query.k
-                self.widths[slot] = query.beams or self.options.beams
+                self.widths[slot] = query.beams or self.decoder.beams
             exclude = [() if query is None else query.exclude for query in self.asked]
             subsets = [None if query is None else query.subset for query in self.asked]
             self.scope = Scope(self.index, slots, exclude, subsets)
@@ -215,7 +215,7 @@ class SlotRun(BeamRun):
         with PartTimer("encoder", sum(map(len, inputs))):
             nodes = self.session.load(slots, inputs)
         self.busy[slots] = True
-        first_steps, mode = self.options.first_steps, self.options.mode
+        first_steps, mode = self.decoder.first_steps, self.decoder.mode
         if self.masses is not None:
             self.masses.load(slots)
         # A frontier needs all first tokens, also tokens that are not continued.

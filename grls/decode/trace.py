@@ -1,7 +1,7 @@
 """Traces one passage through a beam search: the step at which its prefix left the beam, and the margin.
 
 Legend: P passages, L tokens of a passage, A candidates of a step, K beam width. An observer records the
-steps of :class:`grls.decode.beam.Decoder`, and a passage is followed through them. Its score is computed
+steps of :class:`grls.decode.beam.BeamSearch`, and a passage is followed through them. Its score is computed
 by teacher forcing, with the same exclusions, so it is known even if the beam lost the passage.
 
 A prefix can leave the beam in two ways. *Pruned*: K candidates were better, though it might have become a

@@ -37,7 +37,7 @@ _LEAST = 10
 
 
 class Rules(NamedTuple):
-    """The end token of the index, and the options of :class:`grls.decode.beam.Decoder`."""
+    """The end token of the index, and the options of :class:`grls.decode.beam.BeamSearch`."""
 
     end: int
     early_stop: bool

@@ -122,7 +122,7 @@ _LEAST_INPUT = 32
 class _DeviceRun(SlotRun):
     session: GridMemory
     index: ArrayIndex
-    options: DeviceDecoder
+    decoder: DeviceDecoder
 
     def __init__(
         self, decoder: DeviceDecoder, source: QuerySource, longest: int, slots: int, frontiers: bool
@@ -137,7 +137,7 @@ class _DeviceRun(SlotRun):
         self.left = 0  # the most candidates of a slot that were not continued, as far as the host knows
 
     def open_masses(self, prior: Prior) -> NodeMasses:
-        decoder = self.options
+        decoder = self.decoder
         masses = NodeMasses(prior, self.index, self.scope, len(self.results), decoder.tensors, decoder.masses)
         decoder.masses = masses if decoder.compiled else None
         return masses
@@ -176,11 +176,11 @@ class _DeviceRun(SlotRun):
 
     def advance(self) -> None:
         written = np.unique(self.written[self.busy]).tolist()
-        tensors = self.options.tensors
-        width = max(tensors.most(self.options.beams, t) for t in written)
-        ends = self.options.stops_early or written[-1] + 1 >= tensors.shortest
+        tensors = self.decoder.tensors
+        width = max(tensors.most(self.decoder.beams, t) for t in written)
+        ends = self.decoder.stops_early or written[-1] + 1 >= tensors.shortest
         # The constraint is part of the step.
-        with PartTimer("decoder", int(self.busy.sum()) * self.options.beams):
+        with PartTimer("decoder", int(self.busy.sum()) * self.decoder.beams):
             self.step(width, self.left, ends)
             self.written += 1
             self._release()
