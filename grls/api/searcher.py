@@ -38,7 +38,7 @@ from grls.retrieve.base import Description, Retriever, untuned_fingerprint
 from grls.retrieve.compose import write_retriever
 from grls.retrieve.hits import search_hits, with_texts
 from grls.retrieve.hops.options import HopOptions, HopSteps, hops_spec
-from grls.retrieve.hops.retriever import HopsRetriever, RankedHops
+from grls.retrieve.hops.retriever import in_hops
 from grls.retrieve.hub_names import CardOptions, is_hub_name
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec, hybrid_spec
 from grls.retrieve.queries import queries_of
@@ -289,7 +289,7 @@ class Searcher:
         """
         chosen = HopOptions(max=max, steps=steps, **options)
         with composing("hops", output):
-            retriever = (RankedHops if steps == "ranked" else HopsRetriever)(self.retriever, chosen)
+            retriever = in_hops(self.retriever, chosen)
         return composite(retriever, hops_spec(self.component, chosen), output, self)
 
     @checked_options(Rereading)

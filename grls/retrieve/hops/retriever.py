@@ -103,6 +103,19 @@ class _HopByHop:
         return (yield from self.hop_search.plan(query, allow, tell))
 
 
+def in_hops(retriever: Retriever, hops: HopOptions) -> Retriever:
+    """Make a retriever that works hop by hop; ``single`` steps are refused.
+
+    The options replace those of one that works hop by hop already.
+    """
+    return RankedHops(retriever, hops) if hops.steps == "ranked" else HopsRetriever(retriever, hops)
+
+
+def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
+    """:func:`in_hops`; of ``single`` steps the retriever of single steps."""
+    return single_steps(retriever) if hops.steps == "single" else in_hops(retriever, hops)
+
+
 class HopsRetriever(_HopByHop):
     """Retrieves chains hop by hop with a retriever.
 
@@ -113,6 +126,7 @@ class HopsRetriever(_HopByHop):
     """
 
     folders = ("retriever",)
+    over = staticmethod(hop_by_hop)
 
     def __init__(self, retriever: Retriever, hops: HopOptions):
         if hops.steps not in ("fixed", "dynamic"):
@@ -156,11 +170,7 @@ class HopsRetriever(_HopByHop):
         hops = from_record(HopOptions, spec["hops"], file, "hops")
         plain = replace(opening, hop_by_hop=False)
         member = open_member(spec["retriever"], folder, "retriever", plain)
-        return RankedHops(member, hops) if hops.steps == "ranked" else cls(member, hops)
-
-    @staticmethod
-    def over(retriever: Retriever, hops: HopOptions) -> Retriever:
-        return hop_by_hop(retriever, hops)
+        return in_hops(member, hops)
 
     def describe(self) -> Description:
         single = self.retriever.describe()
@@ -325,16 +335,6 @@ class RankedHops(_HopByHop):
     def _allowed_counts(self, filters: Sequence[Filter | None]) -> list[int]:
         numbered = resolved(filters, self.corpus)
         return [len(self.corpus if rule is None else rule.numbers(self.corpus)) for rule in numbered]
-
-
-def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
-    """Make a retriever that works hop by hop; ``single`` steps: the retriever of single steps.
-
-    The options replace those of one that works hop by hop already.
-    """
-    if hops.steps == "single":
-        return single_steps(retriever)
-    return RankedHops(retriever, hops) if hops.steps == "ranked" else HopsRetriever(retriever, hops)
 
 
 def pooled_ranking(chains: Iterable[Chain], k: int) -> list[Hit]:
