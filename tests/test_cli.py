@@ -252,13 +252,20 @@ def test_what_is_wrong_is_told_before_anything_is_loaded(kinds: Path, tmp_path: 
     }
     program = f"""
 import contextlib, io, sys
+import grls
 from grls.cli import main
+from grls.errors import DataError
+def check(command):
+    loaded = [name for name in {HEAVY!r} if name in sys.modules]
+    assert not loaded, (command, loaded)
 for command, told in {told!r}.items():
     with contextlib.redirect_stderr(io.StringIO()) as said:
         code = main(command.split())
     assert code in (1, 2) and told in said.getvalue(), (command, said.getvalue())
-    loaded = [name for name in {HEAVY!r} if name in sys.modules]
-    assert not loaded, (command, loaded)
+    check(command)
+with contextlib.suppress(DataError):
+    grls.fit({str(tmp_path)!r})
+check("grls.fit")
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

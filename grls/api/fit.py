@@ -91,10 +91,10 @@ def fit(
     """
     begun, chosen = monotonic(), FitOptions(budget, **options)
     print(FIRST_LINE, flush=True)
-    from grls.fitting.run import fit_dataset  # torch, which takes seconds
-
     folder = folder_for(output)
     with saying("fit", folder):
-        data = read_data(corpus, chosen, queries, gold, dev, test)
+        data = read_data(corpus, chosen, queries, gold, dev, test)  # its faults are told before torch comes
+        from grls.fitting.run import fit_dataset
+
         fitted = fit_dataset(data, Path(folder), chosen, begun=begun)
         return FitResult(fitted, folder, chosen.device)

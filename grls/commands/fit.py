@@ -30,7 +30,7 @@ def fit_command(data: str, *, output: str, plan: bool = False, **options: Any) -
     """
     begun, chosen = monotonic(), FitOptions(**options)
     print(FIRST_LINE, flush=True)
-    source = read_data(Path(data), chosen)  # what is wrong with it is told before torch is imported
+    source = read_data(Path(data), chosen)  # its faults are told before torch comes
     from grls.fitting.run import fit_dataset, plan_dataset
 
     if plan:
