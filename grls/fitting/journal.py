@@ -26,7 +26,7 @@ from grls.evaluation.measures import cutoff
 from grls.fitting.search import TimeIsUp
 from grls.io.files import read_json, refuse_unwritable, write_json
 from grls.io.progress import EVERY, Progress, duration, reporting
-from grls.tune.step import Journal
+from grls.io.work import Journal
 
 JOURNAL = "fit.jsonl"
 CLOCK = "stages/clock.json"

@@ -28,7 +28,7 @@ from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, without_warnings
 from grls.io.files import is_temporary
 from grls.io.progress import duration, give_back_freed
-from grls.tune.step import Journal
+from grls.io.work import Journal
 
 _AIM = 0.97  # the share of a budget that is aimed at: stages end a little late
 _WRITING = 0.4  # the share of the time that is left which questions take, with the embedding that judges them

@@ -1,7 +1,8 @@
 """Items that are done in order, into a file with which a killed run goes on.
 
 The first line of the file holds the settings of the run: only a run with the same settings adds to it. A last
-line that a kill or a full disk cut off is dropped. One run at a time writes it.
+line that a kill or a full disk cut off is dropped. One run at a time writes it. A :class:`Journal` holds what
+was found of settings or steps, by their names.
 """
 
 from __future__ import annotations
@@ -250,6 +251,43 @@ class GrowingFile:
                 number,
             )
         return record
+
+
+_JSON = (dict, list, str, int, float, type(None))
+
+
+class Journal(GrowingFile):
+    """What was found of settings or steps, in a file as it comes, so that a killed run goes on from there.
+
+    ``settings`` are those of the whole file; all are JSON values. ``known`` has the last record of each
+    step, by its name, or of each setting, by its JSON; the latest is at the end.
+    """
+
+    def __init__(self, path: str | Path, settings: dict[str, Any], kind: Any = _JSON):
+        super().__init__(path, settings, {"of": (dict, str), "found": kind})
+        self.known: dict[str, Any] = {}
+        for record in self:
+            self._take(record["of"], record["found"])
+
+    def _take(self, of: dict[str, Any] | str, found: Any) -> None:
+        key = _key(of)
+        self.known.pop(key, None)  # the order is that of time
+        self.known[key] = found
+
+    def put(self, of: dict[str, Any] | str, found: Any) -> None:
+        """It is on disk when this returns."""
+        self.add([{"of": of, "found": found}])
+        self._take(of, json.loads(json.dumps(found)))
+
+    def measured(self, setting: dict[str, Any], measure: Callable[[], Any]) -> Any:
+        """The measurement of a setting, from the file or new."""
+        if _key(setting) not in self.known:
+            self.put(setting, measure())
+        return self.known[_key(setting)]
+
+
+def _key(of: dict[str, Any] | str) -> str:
+    return of if isinstance(of, str) else json.dumps(of, sort_keys=True)
 
 
 @contextmanager

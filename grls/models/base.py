@@ -96,6 +96,24 @@ class Room(NamedTuple):
     longest: int
 
 
+def start_token(model: Any) -> int:
+    for config in (getattr(model, "generation_config", None), model.config):
+        token = getattr(config, "decoder_start_token_id", None)
+        if token is None:
+            continue
+        most = getattr(model.config, "decoder", model.config).vocab_size
+        if type(token) is not int or not 0 <= token < most:
+            raise ConfigError(
+                f"decoder_start_token_id is {token!r} (of generation_config.json or config.json); "
+                f"expected the number of a token, 0 to {most - 1}: correct it, or copy the file from the "
+                "source of the model."
+            )
+        return token
+    raise ConfigError(
+        f"{type(model).__name__} names no decoder_start_token_id; set it in the model's config.json."
+    )
+
+
 def positions_in(config: Any) -> int | None:
     """The longest input of a model, or of a part, in tokens; None without a limit (XLNet has -1)."""
     most = getattr(config, "max_position_embeddings", None)

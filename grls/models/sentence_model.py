@@ -24,6 +24,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from grls.errors import ConfigError, DataError
 from grls.io.files import read_count, read_json
 from grls.io.locks import exclusive
+from grls.models.base import start_token
 from grls.models.load.build import TRAINING, encoder_positions
 from grls.models.load.opening import (
     IncompleteError,
@@ -43,7 +44,6 @@ from grls.models.load.sentence_folder import (
     refuse_unread,
 )
 from grls.models.option_names import Kind
-from grls.models.seq2seq.slots import start_token
 from grls.models.special_tokens import padded, read_plain, spells_special, without_spelled
 
 DOT, COSINE = "dot", "cosine"

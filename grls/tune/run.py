@@ -10,13 +10,13 @@ from typing import Any
 
 from grls.errors import ConfigError, Option
 from grls.io.progress import duration
-from grls.io.work import alone_in
+from grls.io.work import Journal, alone_in
 from grls.retrieve.registry import Opening, class_of
 from grls.retrieve.spec import MANIFEST, followed, read_spec, update_spec
 from grls.runs.portions import fingerprint_queries
 from grls.tune.hops import CHAINS, HOPS
 from grls.tune.options import TuneOptions
-from grls.tune.step import CHOSEN, DevQueries, Journal, Step, TuneChoice, Tuning
+from grls.tune.step import CHOSEN, DevQueries, Step, TuneChoice, Tuning
 from grls.tune.weights import RESCORING
 
 _TUNED = (*CHOSEN, "hops", "sha256")

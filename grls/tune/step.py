@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, own_corpus, passage_queries, read_split
 from grls.data.types import Passage, Query
 from grls.evaluation.measures import ndcg
-from grls.io.work import GrowingFile
+from grls.io.work import Journal
 from grls.retrieve.base import Retriever
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.options import stored_hops, stored_search
@@ -111,43 +110,6 @@ class Tuning:
 def earlier_choices(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The choices of the steps before hops, which the measurements of hops depend on."""
     return {name: spec.get(name) for name in CHOSEN}
-
-
-_JSON = (dict, list, str, int, float, type(None))
-
-
-class Journal(GrowingFile):
-    """What was found of settings or steps, in a file as it comes, so that a killed run goes on from there.
-
-    ``settings`` are those of the whole file; all are JSON values. ``known`` has the last record of each
-    step, by its name, or of each setting, by its JSON; the latest is at the end.
-    """
-
-    def __init__(self, path: str | Path, settings: dict[str, Any], kind: Any = _JSON):
-        super().__init__(path, settings, {"of": (dict, str), "found": kind})
-        self.known: dict[str, Any] = {}
-        for record in self:
-            self._take(record["of"], record["found"])
-
-    def _take(self, of: dict[str, Any] | str, found: Any) -> None:
-        key = _key(of)
-        self.known.pop(key, None)  # the order is that of time
-        self.known[key] = found
-
-    def put(self, of: dict[str, Any] | str, found: Any) -> None:
-        """It is on disk when this returns."""
-        self.add([{"of": of, "found": found}])
-        self._take(of, json.loads(json.dumps(found)))
-
-    def measured(self, setting: dict[str, Any], measure: Callable[[], Any]) -> Any:
-        """The measurement of a setting, from the file or new."""
-        if _key(setting) not in self.known:
-            self.put(setting, measure())
-        return self.known[_key(setting)]
-
-
-def _key(of: dict[str, Any] | str) -> str:
-    return of if isinstance(of, str) else json.dumps(of, sort_keys=True)
 
 
 @dataclass

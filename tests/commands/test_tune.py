@@ -15,10 +15,10 @@ from small_data import write_jsonl, write_small
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.evaluation.evaluate import evaluate_run
+from grls.io.work import Journal
 from grls.retrieve.hops.stop import DoneByLogOdds
 from grls.retrieve.registry import load_retriever
 from grls.retrieve.spec import read_spec, relative, update_spec
-from grls.tune.step import Journal
 
 SHOWN = re.compile(r"set F1 +([\d.]+), DONE missing +([\d.]+) %, done_bias (\S+), ([\w-]+)")
 GAIN = re.compile(r"^(\w+): (recall@\d+|set F1) ([\d.]+) -> ([\d.]+) \((.+)\), ", re.MULTILINE)

@@ -21,6 +21,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
 from grls.evaluation.evaluate import evaluate_run
 from grls.identifiers.spans import Spans
+from grls.io.work import Journal
 from grls.models.cross_encoder import PairScorer
 from grls.models.head import RescoreInput
 from grls.models.load.generators import CausalLM
@@ -28,7 +29,7 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import read_spec, relative, update_spec
 from grls.tune import weights
-from grls.tune.step import DevQueries, Journal
+from grls.tune.step import DevQueries
 
 GAIN = re.compile(r"^(\w+): (.+) ([0-9.]+) -> ([0-9.]+) \((.*)\), ", re.MULTILINE)
 

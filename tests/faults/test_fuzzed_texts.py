@@ -24,12 +24,12 @@ from grls.fitting.journal import fit_journal as steps_of
 from grls.io.files import named_lines, write_json
 from grls.io.recipes import recipe_values
 from grls.io.work import GrowingFile
+from grls.io.work import Journal as Measurements
 from grls.runs.portions import RunInfo, write_info
 from grls.runs.results import Retrieved, write_results
 from grls.runs.run import Run
 from grls.runs.trec import write_run
 from grls.train.doc2query.generate import FORM, QueryForm
-from grls.tune.step import Journal as Measurements
 
 HITS = [Hit("r0", 2.5), Hit("otter-calm", 1.25), Hit("lynx-quick", -3.0)]
 CHAIN = Chain((Hit("r1", -0.25), Hit(DONE_ID, -0.5)), -0.75, True)

@@ -29,12 +29,12 @@ from grls.fitting.result import Fitted, _examples, milliseconds
 from grls.fitting.run import fit_dataset, plan_dataset
 from grls.fitting.search import Allowance, Stage, TimeIsUp
 from grls.fitting.splits import read_data
+from grls.io.work import Journal
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.hub import figures_beside
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import followed, read_spec
-from grls.tune.step import Journal
 
 
 @pytest.fixture(scope="module")

@@ -17,12 +17,12 @@ from grls.data.codec import LIMITS
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
 from grls.io.files import write_json
+from grls.models.base import start_token
 from grls.models.biencoder import BiEncoderModel
 from grls.models.load.build import TRAINING, Loaded, encoder_positions
 from grls.models.load.generators import WarmStart
 from grls.models.option_names import Similarity
 from grls.models.sentence_model import FirstDecoderOutput
-from grls.models.seq2seq.slots import start_token
 from grls.models.text_encoder import passage_text
 
 TEXTS = ["the otter is calm .", "if something is calm then it is kind .", "is the lynx proud ?"]

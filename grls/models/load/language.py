@@ -15,11 +15,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from grls.errors import ConfigError
 from grls.io.locks import exclusive
+from grls.models.base import start_token
 from grls.models.load.build import Loaded, is_four_bit, open_writer
 from grls.models.load.opening import language_source, opening_errors
 from grls.models.option_names import Precision
 from grls.models.precision import move, refuse_nan_logits
-from grls.models.seq2seq.slots import start_token
 
 _BLOCK = 2**24
 """The number of values of a weight that are hashed at a time."""

@@ -20,9 +20,9 @@ from torch.nn import functional
 from transformers import Cache, DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from grls.errors import ConfigError
 from grls.index.rows import Ints
 from grls.io.locks import exclusive
+from grls.models.base import start_token
 from grls.models.head import HeadRows
 from grls.models.sessions.grid import GridMemory
 from grls.models.sessions.memory import (
@@ -298,21 +298,3 @@ class Seq2SeqSession(HeadRows):
         with torch.inference_mode():
             hidden = self._generator.forward(self._states, self._mask, column, self._cache)
             self._hidden = hidden[:, -1]
-
-
-def start_token(model: Any) -> int:
-    for config in (getattr(model, "generation_config", None), model.config):
-        token = getattr(config, "decoder_start_token_id", None)
-        if token is None:
-            continue
-        most = getattr(model.config, "decoder", model.config).vocab_size
-        if type(token) is not int or not 0 <= token < most:
-            raise ConfigError(
-                f"decoder_start_token_id is {token!r} (of generation_config.json or config.json); "
-                f"expected the number of a token, 0 to {most - 1}: correct it, or copy the file from the "
-                "source of the model."
-            )
-        return token
-    raise ConfigError(
-        f"{type(model).__name__} names no decoder_start_token_id; set it in the model's config.json."
-    )

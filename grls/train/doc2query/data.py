@@ -17,7 +17,7 @@ from grls.data.types import Query
 from grls.errors import ConfigError
 from grls.io.files import write_json
 from grls.io.progress import counted
-from grls.models.seq2seq.slots import start_token
+from grls.models.base import start_token
 from grls.train.core.datamodule import FitData
 from grls.train.core.examples import Example, chain_passages, drawn_chain, gold_chains
 from grls.train.doc2query.generate import FORM, QueryForm, QueryPrompt

@@ -24,9 +24,8 @@ from grls.identifiers.spans import Spans
 from grls.index.base import ConstraintIndex
 from grls.index.build import build_index
 from grls.io.files import sha256, write_json
-from grls.models.base import is_causal
+from grls.models.base import is_causal, start_token
 from grls.models.head import RESCORE, RescoreInput
-from grls.models.seq2seq.slots import start_token
 from grls.retrieve.base import ranking_fingerprint
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.finders import found_after
