@@ -6,4 +6,7 @@ The parameters before ``*`` are arguments, those behind it options; the docstrin
 ``answer``, ``check``, ``encoders`` (trainings of bi-encoders and rerankers), ``evaluate``, ``experiment``,
 ``explain``, ``fit``, ``fuse``, ``identify``, ``index``, ``judge``, ``retrievers``,
 ``propositions`` (and pseudo-queries), ``push``, ``ralm``, ``retrieve``, ``search``, ``serve``, ``tune``.
+
+The stages of a generator have no function here: the options of ``grls train chains`` are the fields of
+``grls.train.options.ChainStage``, and ``grls.cli`` calls ``grls.train.training.train`` with them.
 """

@@ -2,6 +2,17 @@
 
 After each stage the output opens as the best candidate so far; whatever ends the run, it stays. At the end
 the chosen candidate and the others rank test, as time allows.
+
+What is done has a record in the journal (:mod:`grls.fitting.journal`); of equal names the last one counts::
+
+    begin             the folder is that of a run
+    questions         ``__init__``: what the writer has made, or why nothing
+    models            ``__init__``: role -> model, which later calls must name again
+    STAGE             ``_do``: its seconds, its candidates, notes, why it came to nothing
+    TEST CANDIDATE    ``_rank_test``: the candidate has ranked these test queries
+
+A later call reads the stages in ``_restore``: one is done if its candidates are there with their runs, and
+what it learned from and gathered is as it was. ``search_stages`` does the others.
 """
 
 from __future__ import annotations

@@ -2,6 +2,21 @@
 
 At each hop a finder finds what may come next in every chain, the stop rule weighs it and the end, and a
 combiner makes longer chains and drops some.
+
+The way of a hop::
+
+    walk, plan                        send ``_run`` what it asks for (``plan`` lets other searches join)
+      _run                            yields by turns:
+        HopRequest                      chains that go on; what comes back are their hits and scores of DONE
+        SoFar                           the chains after the hop; nothing comes back
+      Finder.start, Decoding          answer a request (finders); ``memory`` answers what it knows
+      LinkPrior.weighed               what links add to the hits (linked)
+      StopRule.weigh                  what the hits and the end are worth (stop)
+      Sum.go_on, Marginal.go_on       the chains that go on (combine)
+      Marginal.go_beyond              after the first hop: a second request, for a longer ranking
+
+In chains (``Sum``) DONE competes with the hits, and the chain that it continues is done. In ranked hops
+(``Marginal``) DONE only takes probability: no chain is done, and each goes on with what is left.
 """
 
 from __future__ import annotations
