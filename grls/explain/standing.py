@@ -264,7 +264,9 @@ def _search(name: str, s: GoldStanding) -> tuple[str, str]:
 def why_there(s: GoldStanding) -> str:
     if s.rank is None:
         reason = f"it is not among the {s.ranked:,} ranked" if s.ranked else "no passage was found"
-        remedy = "" if s.ranked < s.depth else " Ask for a larger depth to see where it stands."
+        more, remedy = 10 * s.depth, ""
+        if s.ranked == s.depth and (s.words is None or any(s.words.values())):
+            remedy = f" Ask for a larger depth (--k {more}; in Python depth={more}) to see where it stands."
         score = "" if s.score is None else f" Its score is {_figure(s.score)}."
         return f"NOT FOUND: {reason}.{score}{remedy}"
     if s.rank == 1:
@@ -282,7 +284,9 @@ def in_ranking(s: GoldStanding) -> list[Part]:
 
 
 def _why(s: GoldStanding) -> Part:
-    return text_part(why_there(s), *([] if s.naming is None else [why_named(s.naming)]))
+    if s.naming is None or (s.rank is not None and s.naming.chain is None):  # a found passage misses no link
+        return text_part(why_there(s))
+    return text_part(why_there(s), why_named(s.naming))
 
 
 def _figure(value: float | None) -> str:

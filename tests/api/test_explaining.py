@@ -86,7 +86,7 @@ def test_what_was_not_ranked_says_so(kinds: Path) -> None:
     hits = {hit.id: hit.score for hit in load(kinds / "dense").search(TEXT, 10)}
     assert (passage.rank, passage.score) == (None, pytest.approx(hits["r1"]))
     assert "NOT FOUND: it is not among the 1 ranked" in str(passage)
-    assert "larger depth" in str(passage)
+    assert "larger depth (--k 10; in Python depth=10)" in str(passage)
     (passage,) = load(kinds / "bm25").explain("nothing at all", "r1")
     assert (passage.rank, passage.score, passage.above) == (None, 0.0, ())
     assert "none in common" in str(passage)
@@ -143,23 +143,31 @@ WHERE = "Where was the director of Blue Moon Rising born?"
 
 
 @pytest.mark.parametrize(
-    ("gold", "hops", "said"),
+    ("gold", "hops", "depth", "said"),
     [
-        ("film", 2, 'NAMED by "Blue Moon Rising" in the question: in the first hop its share of the hop is '),
-        ("town", 2, 'NAMED by "Florence Town" in film: after film (probability '),
-        ("siena", 3, 'NAMED by "Siena" in woman: after film > woman (probability '),
-        ("siena", 1, 'NOT FOLLOWED: named by "Siena" in woman, and no chain goes on from there (more'),
-        ("bare", 2, "NO LINK: it has no title, and begins with no name."),
-        ("alone", 2, 'NO LINK: neither the question nor a passage that was ranked names it ("Green Sea").'),
+        ("film", 2, 100, 'NAMED by "Blue Moon Rising" in the question: in the first hop its share of the '),
+        ("town", 2, 100, 'NAMED by "Florence Town" in film: after film (probability '),
+        ("siena", 3, 100, 'NAMED by "Siena" in woman: after film > woman (probability '),
+        ("siena", 1, 100, 'NOT FOLLOWED: named by "Siena" in woman, and no chain goes on from there (more'),
+        ("bare", 2, 2, "NO LINK: it has no title, and begins with no name."),
+        ("alone", 2, 2, 'NO LINK: neither the question nor a passage that was ranked names it ("Green Sea")'),
     ],
 )
-def test_a_missing_link_is_the_step_of_loss(gold: str, hops: int, said: str) -> None:
+def test_a_missing_link_is_the_step_of_loss(gold: str, hops: int, depth: int, said: str) -> None:
     searcher = grls.BM25(FILMS).hops(max=hops)
-    (explained,) = searcher.explain(WHERE, gold=gold)
+    (explained,) = searcher.explain(WHERE, gold=gold, depth=depth)
     assert said in str(explained)
     assert "⟦" not in str(explained)
+    (found,) = grls.BM25(FILMS).hops(max=3).explain(WHERE, gold=gold)
+    assert found.rank
+    assert not re.search("NO LINK|NOT FOLLOWED", str(found))
     (without,) = grls.BM25(FILMS).hops(max=hops, links=False).explain(WHERE, gold=gold)
     assert not re.search("NAMED|LINK|FOLLOWED", str(without))
+
+
+def test_no_depth_finds_a_passage_without_words_in_common() -> None:
+    (explained,) = grls.BM25(FILMS).explain("director", gold="siena", depth=1)
+    assert "NOT FOUND: it is not among the 1 ranked. Its score is 0.\n" in str(explained)
 
 
 def test_what_outweighs_a_named_passage_has_the_larger_share() -> None:
