@@ -111,7 +111,7 @@ async def _invalid(request: Request, error: RequestValidationError) -> Response:
     if any(fault["type"] == "json_invalid" for fault in errors):
         return problem(400, "the body is no JSON; send a JSON object, as /openapi.json describes it.")
     faults = faults_of([fault | {"loc": fault["loc"][1:]} for fault in errors])
-    return problem(422, f"the request cannot be used: {listed(faults)}.", errors=faults)
+    return problem(422, f"the request cannot be used: {listed(faults)}", errors=faults)
 
 
 async def _plain(request: Request, error: HTTPException) -> Response:
@@ -144,11 +144,15 @@ def faults_of(errors: Sequence[Mapping[str, Any]], fields: Collection[str] = _FI
         if isinstance(error["input"], bytes):
             said = "expected JSON (header content-type: application/json)"
         if unknown:
-            near = get_close_matches(field, fields, 1) or ([] if len(fields) > _MOST else sorted(fields))
-            said = f"there is no such field; did you mean {' or '.join(near)}?" if near else said
+            near = get_close_matches(field, fields, 1)
+            if near:
+                said = f"there is no such field; did you mean {near[0]}?"
+            elif 0 < len(fields) <= _MOST:
+                said = f"there is no such field; there are {', '.join(sorted(fields))}"
         faults.append({"field": field, "problem": said})
     return faults
 
 
 def listed(faults: Sequence[Mapping[str, str]]) -> str:
-    return "; ".join(f"{fault['field']}: {fault['problem']}" for fault in faults[:3])
+    text = "; ".join(f"{fault['field']}: {fault['problem']}" for fault in faults[:3])
+    return text if text.endswith("?") else f"{text}."

@@ -100,7 +100,7 @@ class Serving:
 
     def check_loaded(self) -> None:
         if self.loading:
-            text = f"the server is loading {', '.join(self.loading)}; try again, or use another one."
+            text = f"the server is loading {', '.join(self.loading)}; try again once /ready answers 200."
             raise busy(text)
 
     def find(self, name: str | None) -> Served:
@@ -158,6 +158,8 @@ def hop_options(hops: HopsBody, limits: RequestLimits, stored: HopOptions | None
     options = HopOptions(steps=steps)
     if stored is not None and stored.steps == steps:
         options = stored
+    elif stored is not None and steps == "fixed":  # a chain of as many hops as the folder makes
+        options = replace(options, max=stored.count)
     if hops.max is None:
         return options
     check_limit(f"{Option('hops.max')}", hops.max, limits.hops)

@@ -108,6 +108,7 @@ def test_hops_of_a_request_keep_the_tuned_options_of_the_folder(client: TestClie
     assert hop_options(HopsBody(steps="ranked", max=2), limits, stored) == replace(stored, max=2)
     assert hop_options(HopsBody(steps="ranked"), limits, stored) == stored
     assert hop_options(HopsBody(steps="fixed", max=2), limits, stored) == HopOptions("fixed", max=2)
+    assert hop_options(HopsBody(steps="fixed"), limits, stored) == HopOptions("fixed", max=4)
     assert hop_options(HopsBody(steps="single"), limits, stored) == HopOptions()
     assert hop_options(HopsBody(max=2), limits, stored) == replace(stored, max=2)
     assert hop_options(HopsBody(max=2), limits, None) == HopOptions("fixed", max=2)

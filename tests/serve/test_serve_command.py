@@ -94,7 +94,7 @@ def test_it_answers_while_it_loads_and_a_signal_ends_it_then(tmp_path: Path) -> 
         until((tmp_path / "load").exists)
         answer = httpx.get(f"http://127.0.0.1:{port}/ready", timeout=60)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
-        assert answer.json()["detail"] == "the server is loading named; try again, or use another one."
+        assert answer.json()["detail"] == "the server is loading named; try again once /ready answers 200."
         with socket.create_connection(("127.0.0.1", port)) as slow:  # its body never comes
             slow.sendall(b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
             until(lambda: httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200)

@@ -278,7 +278,7 @@ async def _answer(
         call = TOOLS[name].model_validate(arguments)
     except ValidationError as error:
         faults = faults_of(error.errors(), TOOLS[name].model_fields)
-        return f"the call of {name} cannot be used: {listed(faults)}.", True
+        return f"the call of {name} cannot be used: {listed(faults)}", True
     try:
         serving = await opened()
     except Exception as error:
