@@ -116,7 +116,7 @@ def _as_ours(error: Exception, repository: str, action: str, revision: str | Non
         return ConfigError(f"{repository}{at} cannot be {action} the hub: {error}")
     absent = "; and there is no copy in the cache, and no folder of that name" if "down" in action else ""
     unreached = isinstance(error, LocalEntryNotFoundError | ConnectionError | TimeoutError)
-    if unreached or type(error).__module__.partition(".")[0] == "httpx":
+    if unreached or type(error).__module__.startswith("httpx"):  # httpx2, too
         return ConfigError(
             f"{repository}{at} cannot be {action} the hub, which cannot be reached (no network, or "
             f"HF_HUB_OFFLINE is set){absent}."

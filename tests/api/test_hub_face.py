@@ -120,10 +120,12 @@ def test_a_command_uploads_a_folder(
     assert "no retriever here" in fails(capsys, "push", str(kinds / "none"), "user/mine")
     assert "user/name" in fails(capsys, "push", str(kinds / "dense"), "mine")
     denied = Response(401, request=Request("POST", "https://hub"))
+    refused = type("ConnectError", (Exception,), {"__module__": "httpx2"})  # as huggingface_hub 2.4
     for error, said in (
         (errors.HfHubHTTPError("401 Unauthorized", response=denied), "log in with `hf auth login`"),
         (errors.LocalTokenNotFoundError("none"), "log in with `hf auth login`"),
         (errors.OfflineModeIsEnabled("offline"), "cannot be uploaded to the hub, which cannot be reached"),
+        (refused("refused"), "cannot be uploaded to the hub, which cannot be reached"),
     ):
         monkeypatch.setattr(hub.HfApi, "create_repo", failing(error))
         assert said in fails(capsys, "push", str(kinds / "dense"), "user/mine")
