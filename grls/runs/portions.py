@@ -149,8 +149,8 @@ def split_asked(run: str, info: RunInfo | None, split: str | None) -> str:
     made_for = None if info is None else info.split
     if None not in (split, made_for) and split != made_for:
         raise MismatchError(
-            f"{run} is of the split {made_for}, and {Option('split')} asks for {split}; leave "
-            f"{Option('split')} out, or give one of that split."
+            f"{run} is of the split {made_for}, and {Option('split')} asks for {split}; give "
+            f"{Option('split', made_for)}, or a run of the split {split}."
         )
     return made_for or split or "test"
 

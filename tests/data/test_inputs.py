@@ -24,6 +24,7 @@ from grls.data.dataset import (
 )
 from grls.data.inputs.entries import corpus_of, queries_from
 from grls.data.inputs.gold import Gold, gold_of, queries_and_qrels
+from grls.data.inputs.splits import given_data
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 
@@ -436,3 +437,10 @@ def test_what_are_no_queries_is_refused(wrong: Any, why: str) -> None:
 @pytest.mark.parametrize("frame", [pd.DataFrame({"a": ["x"]}), pl.LazyFrame({"a": ["x"]})])
 def test_a_frame_is_no_id(frame: Any) -> None:
     raises(DataError, "passage 0: expected an id that is a text", corpus_of, [{"id": frame, "text": "x"}])
+
+
+@pytest.mark.parametrize("given", ["gold", "dev"])
+def test_gold_of_any_form_needs_queries(given: str) -> None:
+    """A data frame has no truth value."""
+    with pytest.raises(DataError, match=f"there are no queries to learn from, and {given} is given"):
+        given_data(CORPUS, **{given: pd.DataFrame({"query-id": ["a"], "corpus-id": ["0"]})})

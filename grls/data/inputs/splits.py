@@ -59,7 +59,7 @@ def given_data(
     if file is None or not file.is_file() or (queries is None and not file.stat().st_size):
         folder = None
     source = folder or queries
-    if source is None and (gold, dev) != (None, None):
+    if source is None and (gold is not None or dev is not None):
         raise DataError(
             f"there are no queries to learn from, and {'dev' if gold is None else 'gold'} is given: give "
             "queries, too, or the folder of a data set.",

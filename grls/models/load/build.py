@@ -170,7 +170,18 @@ def train_tokenizer(data: str | Path, vocabulary: int, texts: Sequence[str] = ()
     )
 
 
-_AFTER_PADDING = ("camembert", "data2vec-text", "esm", "ibert", "longformer", "luke", "mpnet", "xmod")
+_AFTER_PADDING = (
+    "camembert",
+    "data2vec-text",
+    "esm",
+    "ibert",
+    "lilt",
+    "longformer",
+    "luke",
+    "markuplm",
+    "mpnet",
+    "xmod",
+)
 """Encoders whose positions begin after the padding token, besides those with ``roberta`` in their name."""
 
 
@@ -180,7 +191,7 @@ def encoder_positions(config: Any) -> int | None:
     if most is None:
         return None
     kind = getattr(config, "model_type", "")
-    return most - config.pad_token_id - 1 if "roberta" in kind or kind in _AFTER_PADDING else most
+    return most - (config.pad_token_id or 0) - 1 if "roberta" in kind or kind in _AFTER_PADDING else most
 
 
 Attention = Literal["eager", "sdpa", "flash_attention_2"]

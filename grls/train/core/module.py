@@ -367,8 +367,9 @@ class GeneratorModule(TrainingModule):
         if not (names := kind.vocabulary):
             return
         options = self.options
-        before = Path(getattr(options.generator, "name_or_path", "")) / FOLDER
-        learned = before.is_dir() and read_kind(before).fingerprint == kind.fingerprint
+        model = getattr(options.generator, "name_or_path", None)
+        before = Path(model or "") / FOLDER
+        learned = bool(model) and before.is_dir() and read_kind(before).fingerprint == kind.fingerprint
         if options.freeze_embeddings is None and not options.lora_rank and is_causal(self.model):
             self.model.get_input_embeddings().requires_grad_(True)
         self._rows = tuple(names)

@@ -255,7 +255,7 @@ class RetrieveData(GeneratorData):
         epochs = planned_epochs(self.trainer, mix.size or len(main), self.examples_a_batch)
         if epochs is None and any(share_at(shares, 0) != share_at(shares, 1) for _, shares in parts):
             raise ConfigError(
-                f"shares that change need the number of epochs: set "
+                "shares that change need the number of epochs: set "
                 f"{Option('trainer.max_epochs')} or {Option('trainer.max_steps')}."
             )
         return Mixture(main, parts, epochs or 1, mix.size, self.seed)
