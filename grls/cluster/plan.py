@@ -164,10 +164,17 @@ def shards_folder(output: str | Path) -> Path:
 
 @contextmanager
 def held_shards(output: str | Path) -> Iterator[Path]:
-    """The folder of the shards of an output, locked, and removed when the block ends without an error."""
+    """The folder of the shards of an output, locked, and removed when the block ends without an error, or is
+    interrupted before a shard is done.
+    """
     folder = shards_folder(output)
     with alone_in(folder):
-        yield folder
+        try:
+            yield folder
+        except (KeyboardInterrupt, SystemExit):  # signals end commands so
+            if not any(folder.glob("shard-*")):
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
         shutil.rmtree(folder, ignore_errors=True)
 
 

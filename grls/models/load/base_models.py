@@ -58,8 +58,7 @@ def title_of(name: str) -> str:
 
 def find_encoder(name: str) -> BaseModel:
     """The model that a bi-encoder begins with; ConfigError if there is no such model."""
-    if name == PACKAGED_ENCODER:
-        packaged_encoder(name)
+    if packaged_encoder(name) != name:
         return BaseModel(name, "package")
     if (folder := Path(name).expanduser()).is_dir():
         if not any((folder / file).is_file() for file in ("modules.json", "config.json")):

