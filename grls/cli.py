@@ -496,7 +496,9 @@ def _refuse_early(options: Mapping[str, Any], prog: str) -> None:
             read_spec(followed(retriever))
     if isinstance(data, str) and not data.startswith("hub:") and not os.path.exists(data):  # noqa: PTH110
         raise DataError(
-            "no such folder; a data set is a folder with corpus.jsonl, queries.jsonl and qrels/.", data
+            "no such folder; a data set is a folder with corpus.jsonl, queries.jsonl and qrels/"
+            f"{' (or give a folder of documents)' if prog == 'grls fit' else ''}.",
+            data,
         )
     raw, out = options.get("raw"), options.get("out")
     if raw is not None and out is not None:

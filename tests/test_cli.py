@@ -238,6 +238,7 @@ def test_what_is_wrong_is_told_before_anything_is_loaded(kinds: Path, tmp_path: 
         f"search {'n' * 300} q": "n: no retriever here",
         f"retrieve {data} --data {bm25} --output {out}": "--data names a retriever, and the retriever is",
         f"retrieve bm25 --data no --output {out}": "no: no such folder; a data set is a folder with",
+        f"fit no --output {out}": "corpus.jsonl, queries.jsonl and qrels/ (or give a folder of documents).",
         "explain q --retriever bm25": "bm25 needs --data: the folder of the data set",
         f"evaluate no --data {data}": "no: no such file; expected a run",
         f"prepare beir --raw {data} --out {data}/../data": "holds the files to read, and would be replaced",
