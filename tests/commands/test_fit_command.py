@@ -1,12 +1,16 @@
 """``grls fit``: the command."""
 
+import json
 from pathlib import Path
+from time import monotonic
 
+import pytest
 from failing import fails
 from fit_helpers import write_fit_data
 from fixture_types import Capsys
 
 from grls.cli import main
+from grls.fitting.journal import CLOCK
 
 ALONE = ["--biencoder=none", "--generator=none", "--device=cpu", "--precision=float32", "--k=2"]
 
@@ -41,3 +45,12 @@ def test_a_run_says_what_it_does_and_what_it_keeps_and_goes_on(tmp_path: Path, c
     assert main([*command, "--plan=true", "--seed=3"]) == 0
     assert {file: file.read_bytes() for file in (tmp_path / "out").rglob("*") if file.is_file()} == before
     assert "there is no candidate 'dense'; there are bm25" in fails(capsys, *command, "--keep=dense")
+
+
+def test_the_budget_counts_from_the_start_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = write_fit_data(tmp_path / "data")
+    monkeypatch.setattr("grls.commands.fit.monotonic", lambda: monotonic() - 500.0)  # slow imports
+    assert main(["fit", str(data), f"--output={tmp_path / 'out'}", *ALONE]) == 0
+    assert json.loads((tmp_path / "out" / CLOCK).read_text())["seconds"] > 500.0

@@ -82,6 +82,14 @@ def damage(file: Path, place: int) -> None:
     file.write_bytes(content)
 
 
+@pytest.mark.parametrize("verify", [None, True])
+def test_a_changed_byte_is_found(folder: Path, verify: bool | None) -> None:
+    damage(folder / "tokens.npy", -1)
+    with pytest.raises(IndexFormatError, match=r"tokens\.npy: it has changed.*grls index"):
+        load_index(folder, verify=verify)
+    load_index(folder, verify=False)
+
+
 def test_a_large_index_is_opened_by_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grls.io.seal.CHECKED_BYTES", 10_000)
     monkeypatch.setattr("grls.io.seal._SAMPLE_BYTES", 100)

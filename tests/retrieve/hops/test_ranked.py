@@ -250,6 +250,21 @@ def test_behind_a_filter_of_few_passages_no_set_of_them_is_dropped(data: Path) -
     assert few == every
 
 
+@pytest.mark.parametrize("filtered", [False, True])
+def test_removed_passages_are_not_counted(data: Path, filtered: bool) -> None:
+    """Where six passages are left, no set of them is dropped."""
+    retriever = small_retriever(data, beams=20)
+    names = [passage.id for passage in retriever.corpus]
+    retriever.remove(names[8 if filtered else 6 :])
+    few, every = (
+        RankedHops(retriever, HopOptions("ranked", max=4, chains=chains)).retrieve(
+            ["is the otter kind ?"], 6, set(names[:6]) if filtered else None
+        )
+        for chains in (1, 1000)
+    )
+    assert few == every
+
+
 def test_equal_queries_keep_their_own_filters() -> None:
     bm25 = BM25Retriever(Corpus.from_passages([Passage("a", "red river"), Passage("b", "red hill")]))
     query = Query("q", "red")
