@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from grls.errors import ConfigError
 from grls.fitting import training
 from grls.fitting.journal import FitClock, FitProgress
 from grls.fitting.search import Allowance, TimeIsUp
@@ -64,3 +65,38 @@ def test_one_of_which_too_few_would_fit_is_not_begun_under_the_same_load(
 def test_a_training_hears_what_time_is_left(clock: Clock, timed: TimedTraining) -> None:
     assert timed.run(4, clock.train, Allowance(250.0)) == "4 steps"
     assert clock.left == [240.0, 230.0, 220.0, 210.0, 200.0]
+
+
+def resumed(timed: TimedTraining) -> None:
+    """As if it was cut off after a checkpoint, begun with 20 steps."""
+    (timed.folder / "checkpoints" / "step-2").mkdir(parents=True)
+    (timed.folder / "steps.txt").write_text("20 steps\n")
+
+
+def test_one_that_was_cut_off_goes_on_with_the_steps_that_it_was_begun_with(
+    clock: Clock, timed: TimedTraining
+) -> None:
+    """Its time may be short: what is done stays."""
+    resumed(timed)
+    assert timed.run(40, clock.train, Allowance(100.0)) == "20 of 40 steps"
+    assert clock.asked == [20]
+
+
+def test_a_checkpoint_that_cannot_be_used_begins_anew(clock: Clock, timed: TimedTraining) -> None:
+    def train(steps: int, resume: bool, *more: Any) -> TrainingResult:
+        if resume:
+            raise ConfigError("the checkpoint is of other options")
+        return clock.train(steps, resume, *more)
+
+    resumed(timed)
+    assert timed.run(40, train, Allowance(1000.0)) == "20 of 40 steps"
+    assert clock.asked == [20]
+
+
+def test_nothing_stays_of_a_training_of_too_few_steps(clock: Clock, timed: TimedTraining) -> None:
+    def few(steps: int, *more: Any) -> TrainingResult:
+        return clock.train(min(steps, 2), *more)
+
+    with pytest.raises(TimeIsUp, match="2 of 40 steps would fit"):
+        timed.run(40, few, Allowance(1000.0))
+    assert not timed.folder.exists()
