@@ -19,7 +19,8 @@ import grls
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.retrieve.bm25 import BM25Retriever
-from grls.serve.options import AccessOptions
+from grls.serve.options import AccessOptions, ServerOptions
+from grls.serve.serving import Serving
 
 
 def test_a_question_is_typed_and_its_hops_appear(page: Any, address: str, kinds: Path) -> None:
@@ -85,6 +86,18 @@ def test_what_is_typed_before_the_server_has_answered_stays(page: Any, address: 
     assert "expected a value" in page.locator("[role=alert]").text_content()
     assert page.input_value("#where") == "year>="
     assert page.input_value("#steps") == "single"
+
+
+def test_it_waits_for_a_server_that_loads(page: Any, hostile: Path) -> None:
+    serving = Serving(ServerOptions({"one": str(hostile)}, device="cpu", tools=False))
+    with behind_socket(serving) as address:
+        page.goto(f"{address}/#q=right+alert")
+        page.wait_for_selector("#start >> text=Loading one …")
+        assert page.input_value("#question") == "right alert"
+        assert page.locator("[role=alert]").count() == 0
+        serving.load()
+        page.wait_for_selector("li[data-id]")
+        assert ids(page)[0] == HOSTILE[-1].id
 
 
 def test_a_stream_is_cancelled_and_the_server_stops(page: Any) -> None:

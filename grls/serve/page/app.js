@@ -14,6 +14,7 @@ let answers = [];
 let running = null;
 let wanted = null; // the beam that the address asks for
 let early = false; // a question was asked before the server had said what it has
+let later = null; // the timer that asks a server again that is loading
 
 const beam = new BeamPanel(byId("beam"), () => remember());
 const value = (id) => byId(id).value.trim();
@@ -44,6 +45,16 @@ function offer(methods) {
 
 /** What can be shown where the server asks for a key, or does not answer. */
 async function unknown(error) {
+  const again = async () => (await connect()) && begin();
+  const [, loading] = /^the server is loading (.*);/.exec(error.message) ?? [];
+  if (loading) {
+    byId("state").textContent = `Loading ${loading} …`;
+    refill(byId("start"), el("p", { class: "quiet" }, `Loading ${loading} …`));
+    byId("start").hidden = false;
+    clearTimeout(later);
+    later = setTimeout(again, 2000);
+    return false;
+  }
   byId("state").textContent = error.status === 401 ? "A key is needed" : "Not connected";
   try {
     const { retrievers } = await read("/health");
@@ -53,7 +64,6 @@ async function unknown(error) {
     // The error that is shown says it already.
   }
   byId("start").hidden = false;
-  const again = async () => (await connect()) && begin();
   refill(byId("start"), problemCard(error, { again, openKey }));
   return false;
 }
@@ -368,4 +378,5 @@ function wire() {
 }
 
 wire();
+if (location.hash.slice(1)) restore();
 if (await connect()) begin();
