@@ -36,7 +36,7 @@ from grls.io.option_errors import (
     paragraphs,
     usage,
 )
-from grls.io.progress import showing, wait_asleep_if_busy
+from grls.io.progress import showing, telling_of_imports, wait_asleep_if_busy
 from grls.io.recipes import with_recipes
 
 if TYPE_CHECKING:
@@ -382,7 +382,7 @@ class Command:
 
             train(function(**options))
             return
-        with checks, showing():
+        with checks, showing(), telling_of_imports():
             function(**options)
 
     def parser(self) -> ArgumentParser:

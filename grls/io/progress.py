@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, Timer
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -49,6 +49,25 @@ def value_of(variable: ContextVar[T], value: T) -> Iterator[None]:
 def showing() -> AbstractContextManager[None]:
     """The context of a command, in which loops show their progress by default."""
     return value_of(_showing, True)
+
+
+@contextmanager
+def telling_of_imports(seconds: float = 3.0) -> Iterator[None]:
+    """A context that tells people at a terminal what they wait for, if PyTorch is still being imported."""
+
+    def tell() -> None:
+        specs = (getattr(sys.modules.get(name), "__spec__", None) for name in ("torch", "transformers"))
+        if any(getattr(spec, "_initializing", False) for spec in specs):
+            print("loading PyTorch, up to a minute on a busy machine", file=sys.stderr)
+
+    timer = Timer(seconds, tell)
+    timer.daemon = True
+    if sys.stderr is not None and sys.stderr.isatty():
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def reporting(listener: Callable[[Progress], None]) -> AbstractContextManager[None]:

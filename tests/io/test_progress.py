@@ -6,6 +6,8 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from time import sleep
+from types import SimpleNamespace
 
 import pytest
 from composite_specs import write_spec
@@ -14,7 +16,7 @@ from fixture_types import Capsys
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.io import progress
-from grls.io.progress import Progress, reporting, showing, wait_asleep_if_busy, waiting
+from grls.io.progress import Progress, reporting, showing, telling_of_imports, wait_asleep_if_busy, waiting
 from grls.retrieve.bm25 import BM25Retriever
 
 
@@ -170,3 +172,15 @@ def test_threads_sleep_where_more_wants_to_run_than_there_are_cores(monkeypatch:
 
 def test_settings_of_the_user_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings(monkeypatch, 9.0, OMP_WAIT_POLICY="ACTIVE") == ["ACTIVE", "0"]
+
+
+@pytest.mark.parametrize("importing", [True, False])
+def test_a_long_import_is_told_at_a_terminal(monkeypatch: pytest.MonkeyPatch, importing: bool) -> None:
+    spec = SimpleNamespace(_initializing=importing)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__spec__=spec))
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with telling_of_imports(0.0):
+        sleep(0.2)
+    assert ("loading PyTorch" in terminal.getvalue()) == importing
