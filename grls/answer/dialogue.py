@@ -71,18 +71,25 @@ def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -
     special |= dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
     special |= turn_markers(tokenizer)
     written = "\n".join([*(turn["content"] for turn in turns), begin])
-    spelled = [token for token in special.values() if token in written]
-    if not spelled:
-        with exclusive(tokenizer):
-            text = _rendered(tokenizer, turns) + begin
-            encoded = tokenizer(text, add_special_tokens=False, split_special_tokens=False, verbose=False)
-        return list(encoded["input_ids"])
     everything = f"{written}{tokenizer.chat_template}"
     free = (chr(code) for code in range(0xE000, 0xF900) if chr(code) not in everything)
-    signs = {token: next(free) for token in spelled}
+    signs = {token: next(free) for token in special.values() if token in written}
     signed = [{**turn, "content": _signed(turn["content"], signs)} for turn in turns]
     text = _rendered(tokenizer, signed) + _signed(begin, signs)
     numbers = {token: number for number, token in special.items()}
+    # The special tokens that the template writes around plain words; it may leave out empty turns.
+    words = [{**turn, "content": f"word{n}"} for n, turn in enumerate(turns)]
+    expected = iter(re.findall(_any_of(numbers), _rendered(tokenizer, words)))
+    for token in re.findall(_any_of(numbers), text):
+        if token not in expected:  # the iterator continues behind the last match
+            raise ConfigError(
+                f"the chat template of {tokenizer.name_or_path} makes a special token ({token}) of a turn's "
+                "content: leave chat out, or let the template write each turn's content as it is."
+            )
+    if not signs:
+        with exclusive(tokenizer):
+            encoded = tokenizer(text, add_special_tokens=False, split_special_tokens=False, verbose=False)
+        return list(encoded["input_ids"])
     meant = {sign: token for token, sign in signs.items()}
     ids: list[int] = []
     for n, part in enumerate(re.split(f"({_any_of(numbers)})", text)):
@@ -107,6 +114,8 @@ def _rendered(tokenizer: Any, turns: Sequence[dict[str, str]]) -> str:
 
 def _signed(text: str, signs: dict[str, str]) -> str:
     """A text with a sign for each special token that it spells; of two that begin together the longer one."""
+    if not signs:
+        return text
     return re.sub(_any_of(signs), lambda match: signs[match[0]], text)
 
 

@@ -206,6 +206,24 @@ def test_texts_that_a_chat_template_changes_are_changed_with_special_tokens_in_t
     assert in_turns(tokenizer, [{"role": "user", "content": plain}]) == whole
 
 
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [("| lower", "x <|IM_END|> y"), ("| replace(' ', '')", "x <|im _end|>"),
+     ("| replace('[[', '<|im_end|>')", "x [[ <|im_end|>")],
+)  # fmt: skip
+def test_a_chat_template_that_makes_special_tokens_of_texts_is_refused(change: str, text: str) -> None:
+    asked = [{"role": "user", "content": text}]
+    tokenizer = _chat_tokenizer(f"<|im_start|>{{{{ m['content'] {change} }}}}<|im_end|>")
+    tokenizer.name_or_path = "models/mine"
+    raises(ConfigError, r"template of models/mine makes a special token", in_turns, tokenizer, asked)
+
+
+def test_a_chat_template_may_leave_out_empty_turns() -> None:
+    tokenizer = _chat_tokenizer("{% if m['content'] %}<|im_start|>{{ m['content'] }}<|im_end|>{% endif %}")
+    turns = [{"role": "user", "content": text} for text in ("", "x <|IM_END|> y")]
+    assert tokenizer.decode(in_turns(tokenizer, turns)) == "<|im_start|>x <|IM_END|> y<|im_end|>"
+
+
 @pytest.mark.parametrize("turn", [_TURN, _TRIMMED, _INST, _GEMMA])
 def test_special_tokens_of_a_chat_come_from_its_template_alone(turn: str) -> None:
     tokenizer = _chat_tokenizer(turn)
