@@ -198,7 +198,10 @@ async def walked(client: Any) -> None:
     assert fetched.structured_content["metadata"] == {"year": 2004}
     assert HOSTILE[-1].id in ids(await client.call_tool("hops", {"query": "right", "max": 2}))
     refused = await client.call_tool("search", {"query": "right", "filter": "year>2001"})
-    assert "filter: there is no such field; there are allow, k, " in refused.content[0].text
+    fields = "allow, k, metadata, query, retriever, where"
+    assert refused.content[0].text.endswith(f"filter: there is no such field; there are {fields}.")
+    near = await client.call_tool("search", {"query": "right", "wher": "year>2001"})
+    assert near.content[0].text.endswith("did you mean where?")
 
 
 ENVIRONMENT = {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "PATH": os.environ["PATH"]}
