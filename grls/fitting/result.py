@@ -221,7 +221,7 @@ def _write_page(
 ) -> None:
     """The page of experiments over the systems, whose significance is against the chosen one."""
     from grls.evaluation.significance import compare
-    from grls.report.blocks import Block, Section, Subsection, Text
+    from grls.report.blocks import Block, KeyFigures, Section, Subsection, Text
     from grls.report.page import answer_blocks, build_page, write_report
     from grls.report.runs import load_groups
 
@@ -245,7 +245,10 @@ def _write_page(
         if fitted.kept != BM25 and BM25 in scores:
             beside = "BM25", compare(kept, scores[BM25], seed=options.seed)
         role = f"chosen of {counted(len(names), 'candidate')}"
-        answer += answer_blocks(points, fitted.kept, role, options.decides, split, beside)
+        if {*fitted.queries} == {CUT}:  # on which BM25 wins: figures would mislead
+            answer.append(KeyFigures(((fitted.kept, fitted.why),)))
+        else:
+            answer += answer_blocks(points, fitted.kept, role, options.decides, split, beside)
         answer.append(
             _examples(gold, candidates.rankings(fitted.kept, [gold]), data.corpus, options.k, split)
         )
@@ -281,7 +284,7 @@ def _examples(
         missed = [("", i) for i in right if i not in ids]
         rows.append((Cell(query.text), said(found), said(missed), said(other[:2])))
     heads = (f"of {split}", "found, by rank", "missed", "ranked beside them")
-    return Table("examples", f"Three examples: what is found among the first {k}", heads, 1, tuple(rows))
+    return Table("examples", f"Examples: what is found among the first {k}", heads, 1, tuple(rows))
 
 
 def _write_card(

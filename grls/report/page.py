@@ -97,8 +97,8 @@ def build_page(
     sections.append(Section("What was run", (runs,)))
     names = ", ".join(f"{group.name} ({group.split})" for group in groups)
     summary = (
-        f"{counted(len(labels), 'run')} on {names}. A query without an answer scores 0; a dash means that a "
-        f"metric does not apply; the best is in bold. {REACH}"
+        f"{counted(len(labels), 'run')} on {names}. In the tables below, a query without an "
+        f"answer scores 0, a dash means that a metric does not apply, and the best is in bold. {REACH}"
     )
     return Page(title, summary, tuple(sections))
 
