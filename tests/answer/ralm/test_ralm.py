@@ -158,18 +158,33 @@ def test_perplexity_by_hand() -> None:
     raises(DataError, "at least two tokens", perplexity, [ScoredStride(0, 1, (), 0.0, 0)], 1)
 
 
-def test_zero_shot_takes_the_document_under_which_the_prefix_ends_best() -> None:
-    made = reader(5, 3, stride=4, cut=8)
+@pytest.mark.parametrize(("tokens", "longest"), [(5, 12), (60, 40)])
+def test_zero_shot_takes_the_document_under_which_the_prefix_ends_best(tokens: int, longest: int) -> None:
+    """A long candidate leaves less than 60 tokens: all candidates are judged by these."""
+    made = reader(tokens, 3, stride=4, cut=4, document_tokens=longest)
     text = made.tokens(TEXT)[:90]
     some = strides(len(text), made.options)[1:]
     candidates = made.candidates_for(text, some)
     assert {len(found) for found in candidates} == {3}
     chosen = made.documents_for(text, some)
     for stride, found, best in zip(some, candidates, chosen, strict=True):
-        cut = max(0, stride.first - 5)
         windows = [(made.document(n), window_start(made, len(made.document(n)), stride)) for n in found]
+        cut = max(0, stride.first - tokens, *[start for _, start in windows])
         scores = [plain(own, text[start:cut], text[cut : stride.first]) for own, start in windows]
         assert best == (found[int(np.argmax(scores))],)
+
+
+def test_equally_good_candidates_stay_in_the_retrievers_order() -> None:
+    class Equal:
+        def scores(self, text: Any, strides: Any, candidates: Any) -> list[np.ndarray]:
+            return [np.zeros(len(numbers)) for numbers in candidates]
+
+    made = reader(None, 3, stride=4, documents=2)
+    made.judge = Equal()
+    text = made.tokens(TEXT)[:30]
+    some = strides(len(text), made.options)[1:]
+    retrieved = [tuple(found[:2]) for found in made.candidates_for(text, some)]
+    assert made.documents_for(text, some) == retrieved
 
 
 def test_the_oracle_is_never_worse() -> None:
