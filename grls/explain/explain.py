@@ -101,9 +101,7 @@ class Explainer:
             for number in numbers[: len(gold)]:
                 judgement = judge(searches, number, done, self.widest)
                 score = None if searches.excluded(number) else searches.score(number)
-                path: tuple[PathStep, ...] = ()
-                if not searches.excluded(number):
-                    path = follow(searches.trace, searches.forced([number])[0])
+                path = searches.path(number)
                 bar = float("-inf") if score is None else score.score
                 texts = [passage_or_done(generator, found) for found in returned]
                 columns = hits, texts, searches.scores(returned)
@@ -155,6 +153,22 @@ class Explainer:
                     )
                 )
         return explanations
+
+    def judge(
+        self, query: Query, gold: Sequence[str], evidence: Sequence[str] = ()
+    ) -> list[tuple[Judgement, int | None]]:
+        """The verdicts of :meth:`explain` alone, which cost less; and the step (from 1) at which the prefix
+        left the beam, or None.
+        """
+        generator, judged = self.generator, []
+        numbers = passage_numbers(generator.corpus, [*gold, *evidence], generator.done)
+        with exclusive(generator.model):
+            searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
+            for number in numbers[: len(gold)]:
+                fates = [step.fate for step in searches.path(number)]
+                left = next((n for n, fate in enumerate(fates, 1) if fate in ("pruned", "beaten")), None)
+                judged.append((judge(searches, number, generator.done, self.widest), left))
+        return judged
 
     def _searches(self, query: Query, gold: Sequence[int], evidence: Sequence[int]) -> Searches:
         retriever = self.generator
@@ -451,6 +465,10 @@ class Searches:
             scored = score_passages(self.decoder, self.model_input, unknown, self.exclude, prior=self.prior)
             self._scores.update(zip(unknown, scored, strict=True))
         return [self._scores[p] for p in passages]
+
+    def path(self, passage: int) -> tuple[PathStep, ...]:
+        """The steps of the search, seen from a passage; none if it is excluded."""
+        return () if self.excluded(passage) else follow(self.trace, self.forced([passage])[0])
 
     def excluded(self, passage: int) -> bool:
         """Whether a passage, or another one with equal tokens, is excluded."""

@@ -249,12 +249,12 @@ def summarise(explainer: Explainer, asks: Sequence[Ask]) -> Summary:
     sufficient: Counter[str] = Counter()
     with Progress(len(asks), "explain", "hops") as bar:
         for ask in asks:
-            for explanation in explainer.explain(*ask):
-                verdicts[explanation.verdict] += 1
-                if explanation.left is not None and explanation.verdict not in _FOUND:
-                    left[explanation.left.step] += 1
-                if explanation.verdict == "pruned":
-                    sufficient[str(explanation.judgement.sufficient or "more")] += 1
+            for judgement, step in explainer.judge(*ask):
+                verdicts[judgement.verdict] += 1
+                if step is not None:
+                    left[step] += 1
+                if judgement.verdict == "pruned":
+                    sufficient[str(judgement.sufficient or "more")] += 1
             bar.update()
     return Summary(
         len({query.id for query, _, _ in asks}),

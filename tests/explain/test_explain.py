@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from collections import Counter
 from copy import copy
 from functools import cache
 from pathlib import Path
@@ -96,6 +97,7 @@ def test_verdicts_agree_with_exhaustive_scores(data: Path, mode: Any) -> None:
                 assert (e.verdict == "found") == (e.gold in returned)
                 assert [r.id for r in e.results] == returned
                 if e.verdict == "found" or e.verdict == "duplicate":
+                    assert e.left is None
                     continue
                 rank = 1 + int((scores > exact + 1e-4).sum())
                 # A wider beam may find what passages it still misses outrank.
@@ -233,7 +235,7 @@ def test_a_summary_counts_what_explain_says(data: Path) -> None:
         v: sum(e.verdict == v for e in said) for v in {e.verdict for e in said}
     }
     missed = [e for e in said if e.verdict in ("pruned", "scored worse")]
-    assert sum(s.left.values()) == sum(e.left is not None for e in missed)
+    assert s.left == Counter(e.left.step for e in missed if e.left)
     assert sum(s.sufficient.values()) == s.verdicts["pruned"]
     text = format_summary(s)
     assert f"30 gold passages; 2 beams, k 2; {len(missed)} missed" in text
