@@ -262,7 +262,7 @@ def _examples(
     gold: JudgedQueries, rankings: Sequence[Sequence[Hit]], corpus: Corpus, k: int, split: str
 ) -> Table:
     """Three queries and their first k hits: where there are such, with all gold passages, some, and none."""
-    from grls.report.blocks import NONE, Cell, Table
+    from grls.report.blocks import Cell, Table
 
     kinds: dict[int, list[tuple[Query, list[str], list[str]]]] = {0: [], 1: [], 2: []}
     for query, hits in zip(gold.queries, rankings, strict=True):
@@ -275,7 +275,7 @@ def _examples(
     def said(ids: Sequence[tuple[str, str]]) -> Cell:
         numbers = corpus.numbers([i for _, i in ids])
         found = [(mark, corpus[n]) for (mark, _), n in zip(ids, numbers, strict=True) if n is not None]
-        return Cell(" · ".join(m + shorten(p.titled, 60, placeholder=" …") for m, p in found) or NONE)
+        return Cell(" · ".join(m + shorten(p.titled, 60, placeholder=" …") for m, p in found) or "none")
 
     rows = []
     for query, ids, right in examples:

@@ -167,9 +167,9 @@ def test_three_examples_found_in_whole_in_part_and_not() -> None:
     gold = JudgedQueries("test", queries, qrels)
     table = _examples(gold, [[Hit("a", 1.0), Hit("b", 0.5)]] * 3, corpus, 2, "")
     assert [[cell.text for cell in row[1:]] for row in table.rows] == [
-        ["1. text a", "–", "2. text b"],
+        ["1. text a", "none", "2. text b"],
         ["1. text a", "text c", "2. text b"],
-        ["–", "text c", "1. text a · 2. text b"],
+        ["none", "text c", "1. text a · 2. text b"],
     ]
 
 
