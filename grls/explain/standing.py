@@ -11,6 +11,7 @@ import numpy as np
 from grls.data.filters import Filter
 from grls.data.links import Naming, as_written
 from grls.data.types import IN_CHAINS, Hit, NameLink, Query
+from grls.errors import Option
 from grls.explain.beams import passage_numbers
 from grls.explain.text import Part, facts_part, plain_values, query_line, shortened, text_part, with_id
 from grls.io.progress import counted, visible
@@ -266,7 +267,8 @@ def why_there(s: GoldStanding) -> str:
         reason = f"it is not among the {s.ranked:,} ranked" if s.ranked else "no passage was found"
         more, remedy = 10 * s.depth, ""
         if s.ranked == s.depth and (s.words is None or any(s.words.values())):
-            remedy = f" Ask for a larger depth (--k {more}; in Python depth={more}) to see where it stands."
+            larger = Option("k", more, python=f"depth={more}")
+            remedy = f" Ask for a larger depth ({larger!s}) to see where it stands."
         score = "" if s.score is None else f" Its score is {_figure(s.score)}."
         return f"NOT FOUND: {reason}.{score}{remedy}"
     if s.rank == 1:

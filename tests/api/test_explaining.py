@@ -86,7 +86,7 @@ def test_what_was_not_ranked_says_so(kinds: Path) -> None:
     hits = {hit.id: hit.score for hit in load(kinds / "dense").search(TEXT, 10)}
     assert (passage.rank, passage.score) == (None, pytest.approx(hits["r1"]))
     assert "NOT FOUND: it is not among the 1 ranked" in str(passage)
-    assert "larger depth (--k 10; in Python depth=10)" in str(passage)
+    assert "larger depth (depth=10)" in str(passage)
     (passage,) = load(kinds / "bm25").explain("nothing at all", "r1")
     assert (passage.rank, passage.score, passage.above) == (None, 0.0, ())
     assert "none in common" in str(passage)
