@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
 from textwrap import shorten
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from grls.data.corpus import Corpus
 from grls.data.inputs.splits import DEV, TEST
@@ -22,7 +22,6 @@ from grls.fitting.candidates import ORDER, JudgedQueries, values_of
 from grls.fitting.choose import FitChoice
 from grls.fitting.models import licence_of
 from grls.fitting.options import DEPTH
-from grls.fitting.search import Skipped
 from grls.fitting.splits import CUT, WRITTEN, sizes_line
 from grls.io.files import atomic_file, is_temporary, write_json
 from grls.io.progress import aligned, counted, duration
@@ -36,6 +35,18 @@ if TYPE_CHECKING:
     from grls.report.blocks import Table
 
 _PACKAGES = ("grls", "torch", "transformers", "sentence-transformers", "lightning", "bm25s")
+
+
+class Skipped(NamedTuple):
+    """A stage that was not done: its name, what it would have done, and why.
+
+    ``seconds``: those that it needs (0: unknown) if there was too little time for it.
+    """
+
+    name: str
+    what: str
+    why: str
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)

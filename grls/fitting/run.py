@@ -5,14 +5,13 @@ the chosen candidate and the others rank test, as time allows.
 
 What is done has a record in the journal (:mod:`grls.fitting.journal`); of equal names the last one counts::
 
-    begin             the folder is that of a run
-    questions         ``__init__``: what the writer has made, or why nothing
-    models            ``__init__``: role -> model, which later calls must name again
-    STAGE             ``_do``: its seconds, its candidates, notes, why it came to nothing
-    TEST CANDIDATE    ``_rank_test``: the candidate has ranked these test queries
+    begin       the folder is that of a run
+    questions   what the writer has made, or why nothing
+    models      role -> model, which later calls must name again
+    STAGE       what has come of it, its candidates, and what it was done with
 
-A later call reads the stages in ``_restore``: one is done if its candidates are there with their runs, and
-what it learned from and gathered is as it was. ``search_stages`` does the others.
+A later call reads the stages in ``_restore``, and ``search_stages`` does the others: ``outcomes`` holds what
+has come of each. A run on disk tells that its candidate has ranked these test queries.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ from grls.fitting.choose import FitChoice
 from grls.fitting.journal import JOURNAL, FitClock, FitProgress, failure, fit_journal, refuse_other_output
 from grls.fitting.options import FitOptions
 from grls.fitting.questions import QUESTIONS, plan_questions, written_questions
-from grls.fitting.result import Fitted, milliseconds, write_outcome
-from grls.fitting.search import Allowance, Skipped, Stage, TimeIsUp, more_time, search_stages
+from grls.fitting.result import Fitted, Skipped, milliseconds, write_outcome
+from grls.fitting.search import Allowance, Outcome, Stage, TimeIsUp, more_time, search_stages
 from grls.fitting.splits import SplitData
 from grls.fitting.stages import GATHERING, MORE, FitStages
 from grls.io.ending import quiet, without_warnings
@@ -98,8 +97,6 @@ class _FitRun:
         self.best: FitChoice | None = None
         self.shown: dict[str, int] = {}
         """Candidate -> the portions of dev queries of its last row."""
-        self.known: dict[str, str | None] = {}
-        """Stage that has ended -> why it came to nothing, or None: it was done."""
         if done := [name for name, record in journal.known.items() if "systems" in record]:
             self.progress.say(f"{output}: this run goes on after {done[-1]}.")
         questions, asks = output / "stages" / "questions.jsonl", bool(options.writer and data.pseudo)
@@ -117,7 +114,7 @@ class _FitRun:
                 self.stages = FitStages(data, output, options, self.progress)
         elif options.writer is not None and not asks:
             self.progress.say(f"{options.writer} writes nothing: there are labelled questions to learn from")
-        self.candidates = self.stages.candidates
+        self.candidates, self.outcomes = self.stages.candidates, self.stages.outcomes
         self.progress.say("\n".join([*(f"  {line}" for line in self.stages.lines()), *self.stages.plan(())]))
         models = self.stages.models
         made = journal.known.get("models", {})
@@ -139,31 +136,35 @@ class _FitRun:
         names = {stage.name for stage in stages if stage.name not in (*GATHERING, "generator")}
         if keep is not None and not names.issuperset(keep.split(" + ")):
             self.candidates.system(keep)  # or an error, before anything is made
+        outcomes = self.outcomes
         if keep in systems and self.options.budget is None:  # nothing is to be made
-            self.known = {stage.name: self.known.get(stage.name, "it was not asked for") for stage in stages}
-        elif len(self.known) < len(stages) or any(
+            for stage in stages:
+                outcomes.setdefault(stage.name, Outcome(nothing="it was not asked for"))
+        elif len(outcomes) < len(stages) or any(
             system.portions < len(self.candidates.portions) for system in systems.values()
         ):
-            self.known.pop(MORE, None)
-        skipped = search_stages(stages, self._left, self._do, self.progress.row, self.known)
+            outcomes.pop(MORE, None)
+        search_stages(stages, outcomes, self._left, self._do, self.progress.row)
         if self.best is None:
-            raise GrlsError(f"nothing could be ranked: {skipped[0].why}.")
+            raise GrlsError(f"nothing could be ranked: {outcomes[stages[0].name].nothing}.")
         best = self.best if keep is None else self.candidates.keep(keep, self.best)
         self.candidates.link(best.chosen.name)
         if TEST in self.data.qrels:
             gold, ranked = self._rank_test(best.chosen.name)
         else:
             gold, ranked = self.candidates.rank_dev(), [*systems]
-        done = []
-        for stage in (stage for stage in stages if self.known[stage.name] is None):
-            note = self.stages.notes.get(stage.name)
-            seconds = self.journal.known[stage.name]["seconds"]
-            done.append((stage.work if note is None else f"{stage.work}, {note}", seconds))
+        done, skipped = list[tuple[str, float]](), list[Skipped]()
         if record := self.journal.known.get(QUESTIONS):
             if record["nothing"] is None:
-                done.insert(0, (record["work"], record["seconds"]))
+                done.append((record["work"], record["seconds"]))
             else:
-                skipped.insert(0, Skipped(QUESTIONS, record["work"], record["nothing"]))
+                skipped.append(Skipped(QUESTIONS, record["work"], record["nothing"]))
+        for stage in stages:
+            seconds, nothing, rest, _ = outcomes[stage.name]
+            if nothing is None:
+                done.append((self.stages.told(stage), round(seconds, 2)))
+            else:
+                skipped.append(Skipped(stage.name, stage.work, nothing, rest))
         lacked, more = [stage.seconds for stage in skipped if stage.seconds is not None], ""
         if lacked and self.whole < math.inf:  # what is not known may take as long again
             more = f"Next: more time, {more_time(max(lacked) or self.whole / 1.5)}."
@@ -178,10 +179,10 @@ class _FitRun:
         self.progress.say(f"\n{fitted.text()}{place}")
         return fitted
 
-    def _gathered(self) -> list[Any]:
-        """What fusions and their like depend on."""
-        systems = self.candidates.systems.values()
-        return [self.options.decides, [[system.name, system.portions] for system in systems]]
+    def _given(self, name: str) -> list[Any]:
+        """What a stage is done with that may be another in a later call."""
+        systems = [[system.name, system.portions] for system in self.candidates.systems.values()]
+        return [self.data.pseudo.get(TRAIN), *([self.options.decides, systems] if name in GATHERING else [])]
 
     def _restore(self, stages: Mapping[str, Stage]) -> None:
         """Take what earlier calls have done, in that order.
@@ -191,13 +192,11 @@ class _FitRun:
         """
         systems = self.candidates.systems
         for name, record in self.journal.known.items():
-            stage, gathers = stages.get(name), name in GATHERING
-            if stage is None or record.get("learned") != self.data.pseudo.get(TRAIN):
+            if (stage := stages.get(name)) is None:
                 continue
             try:
                 made = [System(**fields) for fields in record["systems"]]
-                notes, nothing, gathered = record["notes"], record["nothing"], record["gathered"]
-                seconds = float(record["seconds"])
+                given, outcome = record["given"], Outcome(float(record["seconds"]), record["nothing"])
             except (KeyError, TypeError, ValueError) as error:
                 told = f"the record of {name} is of another version of grls: give another output"
                 raise DataError(f"{told} ({error}).", str(self.output / JOURNAL)) from error
@@ -207,14 +206,12 @@ class _FitRun:
                 for system in made
                 if known.issuperset(system.parts or (system.name,)) and self.candidates.is_there(system)
             ]
-            needs_done = all(self.known.get(need, "") is None for need in stage.needs)
-            as_it_was = not gathers or gathered == self._gathered()
-            done = there == made and needs_done and as_it_was
-            if done or gathers:
-                systems |= {system.name: system for system in there}
-                self.stages.notes |= notes
+            needs = [self.outcomes.get(need, Outcome()).nothing for need in stage.needs]
+            done = there == made and given == self._given(name) and not any(needs)
             if done:
-                self.known[name], self.stages.seconds[name] = nothing, seconds
+                self.outcomes[name] = outcome
+            if done or name in GATHERING:
+                systems |= {system.name: system for system in there}
 
     def _left(self) -> float:
         """The seconds that are left for stages: without those of the end. The first stage has no limit."""
@@ -225,34 +222,32 @@ class _FitRun:
         ending = min(_ENDING, 0.1 * whole) + min(queries * self.best.chosen.cost, 0.1 * whole)
         return max(0.0, self.clock.left - (1 - _AIM) * whole - ending)
 
-    def _do(self, stage: Stage, seconds: float, again: bool) -> str | None:
-        """Returns why the stage has no result, or None."""
-        name, systems, gathered = stage.name, self.candidates.systems, self._gathered()
+    def _do(self, stage: Stage, seconds: float, again: bool) -> Outcome:
+        name, systems, given = stage.name, self.candidates.systems, self._given(stage.name)
         begun, nothing, gathers = perf_counter(), None, stage.name in GATHERING
+
+        def spent() -> float:
+            return perf_counter() - begun + self.outcomes.get(name, Outcome()).seconds
+
         try:
             with self.progress.stage(name, seconds, again):
                 nothing = stage.run(Allowance(seconds))
         except TimeIsUp as end:
-            self.stages.seconds[name] = perf_counter() - begun + end.seconds
             # A candidate that has ranked some dev queries is one, and what ranked more of them has done so.
             if not gathers and name not in systems:
-                raise
+                return Outcome(spent(), str(end), end.seconds)
         except Exception as error:
             if not gathers:
                 systems.pop(name, None)
-            return f"left out: it failed: {failure(error)}"
+            return Outcome(spent(), f"left out: it failed: {failure(error)}")
         finally:
             give_back_freed()
-        result = {
-            "seconds": round(perf_counter() - begun, 2),
-            "systems": [vars(system) for system in systems.values() if gathers or system.name == name],
-            "notes": self.stages.notes, "nothing": nothing, "gathered": gathered,
-            "learned": self.data.pseudo.get(TRAIN),
-        }  # fmt: skip
-        self.stages.seconds.setdefault(name, perf_counter() - begun)
-        self.journal.put(name, result)
+        outcome = Outcome(spent(), nothing)
+        made = [vars(system) for system in systems.values() if gathers or system.name == name]
+        record = {"seconds": round(outcome.seconds, 2), "nothing": nothing, "systems": made, "given": given}
+        self.journal.put(name, record)
         self._choose()
-        return nothing
+        return outcome
 
     def _choose(self) -> None:
         """Choose among the candidates, and show those that are new, or have ranked more queries."""
@@ -308,7 +303,6 @@ class _FitRun:
             if fits * system.cost <= seconds and not self._tested(gold.split, name):
                 with suppress(TimeIsUp), self.progress.stage(f"test {name}", seconds):
                     candidates.save_run(candidates.opened(system), gold, system)
-                    self.journal.put(f"{gold.split} {name}", {})
                 give_back_freed()
             if self._tested(gold.split, name):
                 ranked.add(name)
@@ -319,5 +313,4 @@ class _FitRun:
         return gold, [name for name in systems if name in ranked]
 
     def _tested(self, split: str, name: str) -> bool:
-        known = f"{split} {name}" in self.journal.known
-        return known and self.candidates.run_file(split, self.candidates.systems[name].folder).is_file()
+        return self.candidates.run_file(split, self.candidates.systems[name].folder).is_file()

@@ -69,16 +69,20 @@ class Stage:
     share: float = 1.0
 
 
-class Skipped(NamedTuple):
-    """A stage that was not done: its name, what it would have done, and why.
+class Outcome(NamedTuple):
+    """What has come of a stage.
 
-    ``seconds``: those that it needs (0: unknown) if there was too little time for it.
+    Attributes:
+        seconds: Those that it took.
+        nothing: Why it has no result; None: it has one.
+        rest: The seconds that it needs still (0: unknown), if its time was up.
+        waits: Whether it goes on when there is time left.
     """
 
-    name: str
-    what: str
-    why: str
-    seconds: float | None = None
+    seconds: float = 0.0
+    nothing: str | None = None
+    rest: float | None = None
+    waits: bool = False
 
 
 def more_time(seconds: float) -> str:
@@ -88,61 +92,59 @@ def more_time(seconds: float) -> str:
 
 def search_stages(
     stages: Sequence[Stage],
+    outcomes: dict[str, Outcome],
     left: Callable[[], float],
-    do: Callable[[Stage, float, bool], str | None],
+    do: Callable[[Stage, float, bool], Outcome],
     say: Callable[[str, str], None] = lambda *_: None,
-    known: dict[str, str | None] | None = None,
-) -> list[Skipped]:
-    """Do the stages that there is time for; returns what was not done, and why.
+) -> None:
+    """Do the stages that there is time for.
 
     Args:
         stages: In the order of their expected gain for their time, those that a stage needs before it.
+        outcomes: Stage -> what has come of it in earlier calls; at the end it holds all stages.
         left: The seconds that are left for stages; infinitely many: no limit.
-        do: Does a stage within so many seconds (``True``: it was cut off, and goes on); returns why it has no
-            result, or None.
+        do: Does a stage within so many seconds (``True``: it was cut off, and goes on).
         say: Prints a stage and what has come of it.
-        known: Stages that earlier calls have done -> why they have no result, or None; the others are added.
     """
-    ended: dict[str, str | None] = {} if known is None else known
-    cut: dict[str, TimeIsUp] = {}
+
+    def is_open(stage: Stage) -> bool:
+        return stage.name not in outcomes or outcomes[stage.name].waits
+
+    def lacks(stage: Stage) -> list[str]:
+        return [need for need in stage.needs if need not in outcomes or outcomes[need].nothing is not None]
 
     def needed(stage: Stage) -> bool:
-        return any(other.name not in ended and stage.name in other.needs for other in stages)
+        return any(is_open(other) and stage.name in other.needs for other in stages)
 
-    while ready := [
-        stage
-        for stage in stages
-        if stage.name not in ended and all(ended.get(need, "") is None for need in stage.needs)
-    ]:
+    while ready := [stage for stage in stages if is_open(stage) and not lacks(stage)]:
         room = left()
         first = (
             stage
             for stage in ready
-            if stage.name not in cut or (needed(stage) and cut[stage.name].seconds <= stage.share * room)
+            if (before := outcomes.get(stage.name)) is None
+            or (needed(stage) and (before.rest or 0.0) <= stage.share * room)
         )
         stage = next(first, ready[0])
-        name, again = stage.name, stage.name in cut
+        name, again = stage.name, stage.name in outcomes
         seconds = room if room == inf or (again and not needed(stage)) else stage.share * room
-        try:
-            if seconds <= 0:
-                raise cut.get(name) or TimeIsUp("no time was left for it")
+        if seconds > 0:
             if again and stage.share:
                 say(name, "goes on, with the time that is left")
-            ended[name] = do(stage, seconds, again)
-        except TimeIsUp as end:
-            if again:
-                time = more_time(end.seconds) if end.seconds else "more time"
-                ended[name] = f"left out: {end}; another call with {time} goes on"
-            elif seconds:
-                say(name, f"{end}; it goes on if there is time left")
-            cut[name] = end
-        if ended.get(name) is not None:
-            say(name, str(ended[name]))
-    skipped = []
+            outcome = do(stage, seconds, again)
+        else:
+            outcome = outcomes.get(name) or Outcome(0.0, "no time was left for it", 0.0)
+        if outcome.rest is not None and not again:
+            if seconds > 0:
+                say(name, f"{outcome.nothing}; it goes on if there is time left")
+            outcomes[name] = outcome._replace(waits=True)
+            continue
+        if outcome.rest is not None:
+            time = more_time(outcome.rest) if outcome.rest else "more time"
+            why = f"left out: {outcome.nothing}; another call with {time} goes on"
+            outcome = Outcome(outcome.seconds, why, outcome.rest)
+        outcomes[name] = outcome
+        if outcome.nothing is not None:
+            say(name, outcome.nothing)
     for stage in stages:
-        lacks = [need for need in stage.needs if ended.get(need, "") is not None]
-        why = ended.setdefault(stage.name, f"there is no {lacks[0]}" if lacks else None)
-        if why is not None:
-            lacked = cut[stage.name].seconds if stage.name in cut else None
-            skipped.append(Skipped(stage.name, stage.work, why, lacked))
-    return skipped
+        if is_open(stage):
+            outcomes[stage.name] = Outcome(nothing=f"there is no {lacks(stage)[0]}")

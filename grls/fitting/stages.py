@@ -40,7 +40,7 @@ from grls.fitting.candidates import PORTIONS, FitCandidates, System
 from grls.fitting.journal import FitProgress
 from grls.fitting.models import base_models, this_machine
 from grls.fitting.options import AUTO, FitOptions
-from grls.fitting.search import Allowance, Stage, TimeIsUp
+from grls.fitting.search import Allowance, Outcome, Stage, TimeIsUp
 from grls.fitting.splits import CUT, LINKS, SplitData, spread
 from grls.fitting.training import TimedTraining
 from grls.io.arguments import options_of
@@ -102,10 +102,8 @@ class FitStages:
                 f"{Option('biencoder', 'none')} {Option('generator', 'none')} for BM25 alone."
             )
         self.candidates = FitCandidates(data, output, options, self.machine)
-        self.notes: dict[str, str] = {}
-        """Stage -> its result in words, for page and card."""
-        self.seconds: dict[str, float] = {}
-        """Stage -> the seconds that it took, or takes by what it has measured."""
+        self.outcomes: dict[str, Outcome] = {}
+        """What has come of the stages so far."""
         self.biencoder, self.generator = (
             TimedTraining(
                 output / "stages" / name, _STEPS[name][2 if self.machine.gpu else 1], least, progress
@@ -158,6 +156,13 @@ class FitStages:
             stages.append(Stage(MORE, work, self._more_dev, ("bm25",), 0.0))
         return stages
 
+    def told(self, stage: Stage) -> str:
+        """What a stage has done, with what came of it."""
+        notes = {"dense": self.biencoder.done, "generator": self.generator.done}
+        if read_spec(self.candidates.folder(BM25)).get("analyzer", {}).get("stem"):
+            notes[BM25] = "with stems"
+        return f"{stage.work}, {notes[stage.name]}" if notes.get(stage.name) else stage.work
+
     # Stages.
 
     def _bm25(self, allowance: Allowance) -> None:
@@ -172,8 +177,6 @@ class FitStages:
             found = [retriever.retrieve(gold.queries, self.options.depth) for retriever in retrievers]
             means = [candidates.means([gold], rankings) for rankings in found]
             retrievers[means.index(max(means))].save_pretrained(folder)
-        if read_spec(folder).get("analyzer", {}).get("stem"):
-            self.notes[BM25] = "with stems"
         self._ranked(System(BM25, folder.name), allowance)
 
     @property
@@ -333,12 +336,13 @@ class FitStages:
     def _dense(self, allowance: Allowance) -> None:
         follows = 0.0
         if allowance.seconds < inf and not self.biencoder.model.is_dir():
-            follows = _MARGIN * (self._embedding() + self.seconds.get("base-hops", 0.0))
+            hops = self.outcomes.get("base-hops", Outcome())
+            follows = _MARGIN * (self._embedding() + hops.seconds + (hops.rest or 0.0))
             if follows >= allowance.seconds:
                 raise TimeIsUp(f"to embed and rank anew takes about {duration(follows)}", follows)
         steps = ENCODER_EPOCHS * -(-self._encoder_examples // ENCODER_BATCH)
         most = min(_TRAINING * allowance.seconds, allowance.seconds - follows)
-        self.notes["dense"] = self.biencoder.run(steps, self._train_encoder, Allowance(most), follows)
+        self.biencoder.run(steps, self._train_encoder, Allowance(most), follows)
         self.progress.limit(max(0.0, allowance.left))
         self._embedded("dense", str(self.biencoder.model), allowance)
 
@@ -388,7 +392,7 @@ class FitStages:
 
     def _generator(self, allowance: Allowance) -> None:
         steps, most = GENERATOR_EPOCHS * self._epoch, Allowance(_TRAINING * allowance.seconds)
-        self.notes["generator"] = self.generator.run(steps, self._train_generator, most)
+        self.generator.run(steps, self._train_generator, most)
         self.progress.limit(max(0.0, allowance.left))
         folder = self.candidates.folder("generator")
         if not (folder / "grls.json").is_file():

@@ -43,24 +43,26 @@ class TimedTraining:
     def model(self) -> Path:
         return self.folder / "model"
 
-    def run(self, steps: int, train: Train, allowance: Allowance, follows: float = 0.0) -> str:
-        """Train; returns how many steps were done, in words.
+    @property
+    def _steps(self) -> Path:
+        return self.folder / "steps.txt"
 
-        ``steps`` are all that it asks for; ``follows`` are the seconds that its stage takes beside it.
-        """
-        whole, file, checkpoints = (
-            min(steps, self.most),
-            self.folder / "steps.txt",
-            self.folder / "checkpoints",
-        )
+    @property
+    def done(self) -> str:
+        """How many steps were done, or are to be done, in words; empty: it was not begun."""
+        return self._steps.read_text(encoding="utf-8").strip() if self._steps.is_file() else ""
+
+    def run(self, steps: int, train: Train, allowance: Allowance, follows: float = 0.0) -> None:
+        """Train all ``steps`` or as many as fit; ``follows`` are the seconds that its stage takes beside it."""
+        whole, checkpoints = min(steps, self.most), self.folder / "checkpoints"
         if self.model.is_dir():  # a call that was killed later has trained it
             shutil.rmtree(checkpoints, ignore_errors=True)
-            return file.read_text(encoding="utf-8").strip()
+            return
         least = min(whole, self.least)
-        resume = any(checkpoints.glob("*")) and file.is_file()
+        resume = any(checkpoints.glob("*")) and bool(self.done)
         steps = whole
         if resume:
-            steps = int(file.read_text(encoding="utf-8").split()[0].replace(",", ""))
+            steps = int(self.done.split()[0].replace(",", ""))
         elif self.pace is not None and abs(mean_load() - self.pace[1]) < 1.0:  # of an earlier turn
             steps = int(min(whole, _FILLED * allowance.left / self.pace[0]))
         measures = not resume
@@ -70,7 +72,7 @@ class TimedTraining:
             if not resume:
                 shutil.rmtree(self.folder, ignore_errors=True)
                 self.folder.mkdir(parents=True)
-                file.write_text(f"{steps:,} steps\n", encoding="utf-8")
+                self._steps.write_text(f"{steps:,} steps\n", encoding="utf-8")
             try:
                 meter = self._meter(steps, allowance, measures)
                 result = train(steps, resume, max(1.0, allowance.left), meter)
@@ -86,11 +88,10 @@ class TimedTraining:
             self.pace = self.pace or (allowance.spent / max(1, result.steps), mean_load())
             raise self._refusal(result.steps, whole, least, follows)
         done = f"{result.steps:,}{f' of {whole:,}' if result.steps < whole else ''} steps"
-        file.write_text(f"{done}\n", encoding="utf-8")
+        self._steps.write_text(f"{done}\n", encoding="utf-8")
         shutil.rmtree(checkpoints, ignore_errors=True)
         best = "" if result.best is None else f", {result.monitor} {100 * result.best:.1f} in training"
         self.progress.note(f"{done}{best}, {duration(allowance.spent)}")
-        return done
 
     def _meter(self, steps: int, allowance: Allowance, measures: bool) -> Meter:
         marks: list[float] = []

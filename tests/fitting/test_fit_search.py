@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from grls.fitting.choose import Candidate, choose
-from grls.fitting.search import Allowance, Stage, TimeIsUp, search_stages
+from grls.fitting.search import Allowance, Outcome, Stage, TimeIsUp, search_stages
 
 BUDGET = 1200.0
 UNITS = {"bm25": 4.0, "bm25-hops": 25.0, "base": 60.0, "base-hops": 80.0, "dense": 240.0}
@@ -95,12 +95,15 @@ class Machine:
         return Stage(name, name, run, NEEDS.get(name, ()), SHARES.get(name, 1.0))
 
     def go(self) -> list[str]:
-        def do(stage: Stage, seconds: float, again: bool) -> str | None:
-            stage.run(Allowance(seconds))
-            return None
+        def do(stage: Stage, seconds: float, again: bool) -> Outcome:
+            try:
+                return Outcome(nothing=stage.run(Allowance(seconds)))
+            except TimeIsUp as end:
+                return Outcome(0.0, str(end), end.seconds)
 
-        skipped = search_stages([self.stage(name) for name in UNITS], self.left, do)
-        return [one.name for one in skipped]
+        outcomes: dict[str, Outcome] = {}
+        search_stages([self.stage(name) for name in UNITS], outcomes, self.left, do)
+        return [name for name, outcome in outcomes.items() if outcome.nothing]
 
 
 @pytest.mark.parametrize("changing", [False, True])
@@ -138,15 +141,11 @@ def test_twice_the_load_is_at_most_one_stage_worse() -> None:
 
 def test_without_a_limit_everything_is_done() -> None:
     machine = Machine(random.Random(0), 8.0, changing=False)
-    done: list[str] = []
-
-    def do(stage: Stage, seconds: float, again: bool) -> str | None:
-        assert seconds == inf
-        done.append(stage.name)
-        return None
-
-    assert search_stages([machine.stage(name) for name in UNITS], lambda: inf, do) == []
-    assert done == list(UNITS)
+    turns: list[tuple[str, float]] = []
+    outcomes: dict[str, Outcome] = {}
+    search_stages([machine.stage(name) for name in UNITS], outcomes, lambda: inf, cut_off({}, turns))
+    assert turns == [(name, inf) for name in UNITS]
+    assert {*outcomes.values()} == {Outcome()}
 
 
 def plain(name: str, share: float = 1.0, needs: tuple[str, ...] = ()) -> Stage:
@@ -155,15 +154,15 @@ def plain(name: str, share: float = 1.0, needs: tuple[str, ...] = ()) -> Stage:
 
 def cut_off(
     names: dict[str, int], turns: list[tuple[str, float]], needed: float = 0.0
-) -> Callable[[Stage, float, bool], str | None]:
+) -> Callable[[Stage, float, bool], Outcome]:
     """Does stages, and cuts these off so many times, which need these seconds then."""
 
-    def do(stage: Stage, seconds: float, again: bool) -> str | None:
+    def do(stage: Stage, seconds: float, again: bool) -> Outcome:
         turns.append((stage.name, seconds))
         if names.get(stage.name, 0):
             names[stage.name] -= 1
-            raise TimeIsUp(seconds=needed)
-        return None
+            return Outcome(1.0, "its time was up", needed)
+        return Outcome()
 
     return do
 
@@ -172,13 +171,10 @@ def test_what_was_cut_off_by_its_share_goes_on_when_all_others_had_their_turn() 
     turns: list[tuple[str, float]] = []
     lines: list[tuple[str, str]] = []
     stages = [plain("more", 0.0), plain("hops", 0.1), plain("train", 0.5)]
-    assert (
-        search_stages(stages, lambda: 100.0, cut_off({"hops": 1}, turns), lambda *line: lines.append(line))
-        == []
-    )
+    search_stages(stages, {}, lambda: 100.0, cut_off({"hops": 1}, turns), lambda *line: lines.append(line))
     assert turns == [("hops", 10.0), ("train", 50.0), ("more", 100.0), ("hops", 100.0)]
     assert lines == [
-        ("hops", "the time was up before it was done; it goes on if there is time left"),
+        ("hops", "its time was up; it goes on if there is time left"),
         ("hops", "goes on, with the time that is left"),
     ]
 
@@ -187,7 +183,7 @@ def test_what_others_wait_for_goes_on_at_once_where_its_rest_fits() -> None:
     for needed, order in ((30.0, "embed embed words train"), (31.0, "embed words embed train")):
         turns: list[tuple[str, float]] = []
         stages = [plain("embed", 0.3), plain("words", 0.5), plain("train", needs=("embed",))]
-        assert search_stages(stages, lambda: 100.0, cut_off({"embed": 1}, turns, needed)) == []
+        search_stages(stages, {}, lambda: 100.0, cut_off({"embed": 1}, turns, needed))
         assert [name for name, _ in turns] == order.split()
         assert [allowance for name, allowance in turns if name == "embed"] == [30.0, 30.0]
 
@@ -196,25 +192,23 @@ def test_what_there_is_no_time_for_is_said() -> None:
     turns: list[tuple[str, float]] = []
     lines: list[tuple[str, str]] = []
     stages = [plain("embed"), plain("train", needs=("embed",)), plain("late")]
-    left = iter([100.0, 50.0, 0.0, 0.0])
-    skipped = search_stages(
-        stages, lambda: next(left), cut_off({"embed": 2}, turns, 40.0), lambda *line: lines.append(line)
-    )
+    left, outcomes = iter([100.0, 50.0, 0.0, 0.0]), dict[str, Outcome]()
+    search_stages(
+        stages, outcomes, lambda: next(left), cut_off({"embed": 2}, turns, 40.0),
+        lambda *line: lines.append(line),
+    )  # fmt: skip
     assert turns == [("embed", 100.0), ("embed", 50.0)]
     more = 'another call with budget="+1m" goes on'
     late = "left out: no time was left for it; another call with more time goes on"
-    assert [(one.name, one.why, one.seconds) for one in skipped] == [
-        ("embed", f"left out: the time was up before it was done; {more}", 40.0),
-        ("train", "there is no embed", None),
-        ("late", late, 0.0),
-    ]
+    assert outcomes == {
+        "embed": Outcome(1.0, f"left out: its time was up; {more}", 40.0),
+        "train": Outcome(0.0, "there is no embed"),
+        "late": Outcome(0.0, late, 0.0),
+    }
     assert lines[-1] == ("late", late)
 
 
 def test_what_needs_a_failed_stage_is_skipped_with_that_reason() -> None:
-    stages = [Stage("a", "an a", lambda _: None), Stage("b", "a b", lambda _: None, needs=("a",))]
-    skipped = search_stages(stages, lambda: inf, lambda *_: "left out: it failed: no memory")
-    assert [(one.name, one.why) for one in skipped] == [
-        ("a", "left out: it failed: no memory"),
-        ("b", "there is no a"),
-    ]
+    failed, outcomes = Outcome(1.0, "left out: it failed: no memory"), dict[str, Outcome]()
+    search_stages([plain("a"), plain("b", needs=("a",))], outcomes, lambda: inf, lambda *_: failed)
+    assert outcomes == {"a": failed, "b": Outcome(0.0, "there is no a")}

@@ -43,7 +43,8 @@ def timed(tmp_path: Path) -> TimedTraining:
 
 
 def test_a_training_whose_steps_do_not_fit_begins_anew_with_fewer(clock: Clock, timed: TimedTraining) -> None:
-    assert timed.run(40, clock.train, Allowance(250.0)) == "16 of 40 steps"
+    timed.run(40, clock.train, Allowance(250.0))
+    assert timed.done == "16 of 40 steps"
     assert clock.asked == [40, 16]
 
 
@@ -63,7 +64,8 @@ def test_one_of_which_too_few_would_fit_is_not_begun_under_the_same_load(
 
 
 def test_a_training_hears_what_time_is_left(clock: Clock, timed: TimedTraining) -> None:
-    assert timed.run(4, clock.train, Allowance(250.0)) == "4 steps"
+    timed.run(4, clock.train, Allowance(250.0))
+    assert timed.done == "4 steps"
     assert clock.left == [240.0, 230.0, 220.0, 210.0, 200.0]
 
 
@@ -78,7 +80,8 @@ def test_one_that_was_cut_off_goes_on_with_the_steps_that_it_was_begun_with(
 ) -> None:
     """Its time may be short: what is done stays."""
     resumed(timed)
-    assert timed.run(40, clock.train, Allowance(100.0)) == "20 of 40 steps"
+    timed.run(40, clock.train, Allowance(100.0))
+    assert timed.done == "20 of 40 steps"
     assert clock.asked == [20]
 
 
@@ -89,7 +92,8 @@ def test_a_checkpoint_that_cannot_be_used_begins_anew(clock: Clock, timed: Timed
         return clock.train(steps, resume, *more)
 
     resumed(timed)
-    assert timed.run(40, train, Allowance(1000.0)) == "20 of 40 steps"
+    timed.run(40, train, Allowance(1000.0))
+    assert timed.done == "20 of 40 steps"
     assert clock.asked == [20]
 
 
