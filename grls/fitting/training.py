@@ -53,7 +53,7 @@ class TimedTraining:
         return self._steps.read_text(encoding="utf-8").strip() if self._steps.is_file() else ""
 
     def run(self, steps: int, train: Train, allowance: Allowance, follows: float = 0.0) -> None:
-        """Train all ``steps`` or as many as fit; ``follows`` are the seconds that its stage takes beside it."""
+        """Train all ``steps`` or as many as fit; ``follows``: seconds that its stage takes beside it."""
         whole, checkpoints = min(steps, self.most), self.folder / "checkpoints"
         if self.model.is_dir():  # a call that was killed later has trained it
             shutil.rmtree(checkpoints, ignore_errors=True)
