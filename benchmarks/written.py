@@ -28,6 +28,7 @@ from jsonargparse import auto_cli
 
 import grls
 from benchmarks.common import machine, print_table
+from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.evaluation.measures import query_values
 from grls.runs.run import Run
@@ -42,12 +43,12 @@ _PASSAGE = re.compile(r"^Passage(?: \d)?: ", re.MULTILINE)
 @contextmanager
 def stand_in(data: str) -> Iterator[str]:
     """The address of a server that answers with training questions of a data set."""
-    corpus = grls.Corpus.read(data)
+    corpus = Corpus.read(data)
     queries, qrels = read_split(data, "train", corpus)
     asking, known = defaultdict[str, set[str]](set), dict[str, set[str]]()
     for query in queries:
-        for passage in qrels[query.id]:
-            asking[passage].add(query.text)
+        for gold in qrels[query.id]:
+            asking[gold].add(query.text)
     for passage in corpus:
         text = QuestionPrompt(True).turns([passage])[-1]["content"]
         known.setdefault(_PASSAGE.sub("", text), set()).update(asking[passage.id])
