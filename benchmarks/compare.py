@@ -240,7 +240,7 @@ class Comparison:
             self.fuse(f"ensemble-{system}s-single", name, (system, second))
 
     def hybrid(self) -> None:
-        """The generator with the bi-encoder and the empty prompt as priors; weights tuned on dev."""
+        """The generator with the bi-encoder as prior, whose weight is tuned on dev."""
         folder, output = f"{self.folder}/hybrid-retriever", f"{self.folder}/hybrid-single"
         result, wide = Path(f"{output}.info.json"), ("--search.beams", "20")
         self.grls(

@@ -3,11 +3,10 @@
     python -m benchmarks.hybrid data/NAME runs/NAME/generator-retriever runs/NAME/biencoder-retriever
 
 The systems, all in the same process: generator, bi-encoder and BM25 alone; the rankings of generator and
-bi-encoder fused (`sum`); and one pass of the generator with the bi-encoder, BM25, the empty
-prompt, or all of them as priors. All weights are tuned on the same dev queries, from a grid for each prior;
-fusion has a grid of eleven weights. Times cover the whole system, including the embedding of queries. The
-systems take turns, so that a busy machine slows all of them. Ratios compare processor time with the
-generator alone. The walk under the empty prompt, once a retriever, is timed separately.
+bi-encoder fused (`sum`); and one pass of the generator with the bi-encoder, BM25, or both as priors. All
+weights are tuned on the same dev queries, from a grid for each prior; fusion has a grid of eleven weights.
+Times cover the whole system, including the embedding of queries. The systems take turns, so that a busy
+machine slows all of them. Ratios compare processor time with the generator alone.
 """
 
 from __future__ import annotations
@@ -31,15 +30,11 @@ from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.fusion.retriever import Fusion
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hybrid.priors import (
-    EmptyPromptPrior,
-    Remembering,
-    WeightedSource,
-)
+from grls.retrieve.hybrid.priors import Remembering, WeightedSource
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.registry import Opening, open_kind
 from grls.tune.options import USUAL_GRID
-from grls.tune.priors import EMPTY_WEIGHTS, Pool, Setting, prior_choices, tune_together
+from grls.tune.priors import Pool, Setting, prior_choices, tune_together
 from grls.tune.search import best, weight_grid
 from grls.tune.step import Quality
 
@@ -77,13 +72,12 @@ class Bench:
         generator: GenerativeRetriever,
         dense: DenseRetriever,
         dev: Asked,
-        tried: Sequence[tuple[float, ...]],
+        tried: Sequence[float],
         depth: int,
         k: int,
     ):
         self.generator, self.dense = generator, dense
         self.bm25 = BM25Retriever(generator.corpus)
-        self.empty = EmptyPromptPrior(generator)
         self.dev, self.tried, self.depth, self.k = dev, tried, depth, k
 
     def systems(self) -> dict[str, System]:
@@ -97,14 +91,13 @@ class Bench:
         fused = self.fused()
         name = f"generator + bi-encoder, fused after the fact{_weights(fused.weights)}"
         systems[name] = self._fusion(fused)
-        for name, sources, empty in (
-            ("less the empty prompt", (), True),
-            ("bi-encoder ahead", (dense,), False),
-            ("BM25 ahead", (words,), False),
-            ("bi-encoder and BM25 ahead, less the empty prompt", (dense, words), True),
+        for name, sources in (
+            ("bi-encoder ahead", (dense,)),
+            ("BM25 ahead", (words,)),
+            ("bi-encoder and BM25 ahead", (dense, words)),
         ):
-            best = self.hybrid(sources, empty)
-            weights = _weights([abs(prior.weight) for prior in best])
+            best = self.hybrid(sources)
+            weights = _weights([prior.weight for prior in best])
             systems[f"generator, {name}{weights}"] = self._hybrid(best)
         return systems
 
@@ -118,11 +111,10 @@ class Bench:
 
         return Fusion("sum", best(recall, weight_grid(2))[0][0])
 
-    def hybrid(self, sources: Sequence[ScoresAll], empty: bool) -> list[WeightedSource]:
+    def hybrid(self, sources: Sequence[ScoresAll]) -> list[WeightedSource]:
         """Priors with the weights that are best on dev."""
         weighted = [WeightedSource(Remembering(source), 0.0, source.temperature) for source in sources]
-        tried = self.tried if empty else (self.tried[0], ())
-        choices = prior_choices(weighted, WeightedSource(self.empty, 0.0), *tried)
+        choices = prior_choices(weighted, self.tried)
         pool = Pool(self.generator, *self.dev, self.k, choices)
 
         def recall(setting: Setting) -> Quality:
@@ -133,9 +125,7 @@ class Bench:
             return Quality(self.dev.recall(ranked, [self.k])[0], ndcg(ids, self.dev.gold))
 
         best = tune_together(choices, recall, pool).priors
-        plain = [*sources, self.empty]
-        priors = [prior._replace(source=source) for prior, source in zip(best, plain, strict=True)]
-        return priors if empty else priors[:-1]
+        return [prior._replace(source=source) for prior, source in zip(best, sources, strict=True)]
 
     def _hybrid(self, priors: list[WeightedSource]) -> System:
         return lambda queries: HybridRetriever(self.generator, priors).retrieve(queries, self.depth)
@@ -190,7 +180,6 @@ def main(
     tune_split: str = "dev",
     limit: int | None = None,
     weights: tuple[float, ...] = USUAL_GRID.prior_weights,
-    empty_weights: tuple[float, ...] = EMPTY_WEIGHTS,
     beams: int = 20,
     k: int = 5,
     repeats: int = 3,
@@ -206,7 +195,6 @@ def main(
         tune_split: Split for tuning all weights.
         limit: Number of first queries of each split; null: all.
         weights: Weights to try for each prior.
-        empty_weights: Weights to try for the empty prompt.
         beams: Beam width.
         k: Cut-off of the recall that tuning maximises.
         repeats: Repeats of each system; the median counts.
@@ -215,10 +203,7 @@ def main(
     print(machine())
     generator = GenerativeRetriever.from_pretrained(retriever, device, options=SearchOptions(beams))
     biencoder = open_kind(DenseRetriever, dense, Opening(device))
-    tried = weights, empty_weights
-    bench = Bench(generator, biencoder, Asked.of(data, tune_split, limit), tried, max(KS), k)
-    walk, _ = seconds(bench.empty.log_probabilities)
-    print(f"the walk under the empty prompt, once: {walk:.1f} s for {len(generator.corpus):,} passages")
+    bench = Bench(generator, biencoder, Asked.of(data, tune_split, limit), weights, max(KS), k)
     test = Asked.of(data, split, limit)
     rows = measure(bench.systems(), test, repeats)
     print_table(

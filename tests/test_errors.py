@@ -72,7 +72,6 @@ def test_a_long_text_is_cut() -> None:
 
 
 @pytest.mark.parametrize(("verb", "option"), [
-    ("index hybrid r --output=o", "--hybrid.empty_weight"),
     ("index bm25 --corpus=c --output=o", "--bm25.k1"),
     ("retrieve bm25 --data=d --output=o", "--bm25.b"),
     ("prepare pseudo-queries --data=d --model=m --output=o", "--draw.temperature"),

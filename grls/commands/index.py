@@ -139,7 +139,7 @@ class FolderOptions:
 def make_hybrid(
     retriever: str,
     *,
-    priors: list[str | dict[str, Any]] | None = None,
+    priors: list[str | dict[str, Any]],
     weights: list[float] | None = None,
     hybrid: PriorOptions = _PRIORS,
     **folder: Any,
@@ -155,10 +155,8 @@ def make_hybrid(
         hybrid: Options of all priors.
         folder: See :class:`FolderOptions`.
     """
-    if not priors and not hybrid.empty_weight:
-        raise ConfigError("no prior is given: name one with --priors, or give --hybrid.empty_weight.")
     specs = []
-    for prior in priors or ():
+    for prior in priors:
         if isinstance(prior, str) and prior.startswith("{"):  # an object without a list around it
             try:
                 prior = dict(json.loads(prior))

@@ -5,8 +5,8 @@ speed, ``gpu/`` the same on a GPU, both tested against the plain one; ``slots`` 
 common to these two, whose queries may join a search that runs. ``select`` normalizes logits
 and picks the candidates of a step, ``scope`` decides which passages a query may find and when a prefix is
 finished, ``prior`` adds the scores of priors. ``frontier`` estimates the probability of passages that
-were not written. ``score_all`` scores every passage, ``rescore`` passages that are written already,
-``trace`` explains how a search treated one. Engines of others: :mod:`grls.constraint`.
+were not written. ``rescore`` scores passages that are written already, ``trace`` explains how a search
+treated one. Engines of others: :mod:`grls.constraint`.
 
 ``interleave/`` writes free text and quoted keys in one pass.
 """

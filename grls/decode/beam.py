@@ -6,7 +6,8 @@ the model. The prefix is not stored, because a passage is identified by its id.
 
 The search does less work than a plain beam search: it drops beams that cannot enter the results any more,
 decided queries leave the batch, and a prefix with one passage left is a result at once (see ``early_stop``).
-It approximates :mod:`grls.decode.score_all`.
+It approximates the ranking of all passages by log p(passage | input) = sum over positions i of
+log p(token i | tokens before i, input), with p normalized according to the score mode.
 """
 
 from __future__ import annotations
@@ -326,14 +327,11 @@ class BeamRun:
         pairs = zip(self.results, self.k_of_slot, strict=True)
         worst = np.array([r[-1][0] if len(r) == k else -np.inf for r, k in pairs])
         live = chosen.live
-        best_possible = scores[live]  # scores never rise,
-        if self.masses is not None:  # except with a prior of negative weight
-            best_possible = best_possible + self.masses.rise(slots[live], states[live])
-        exceeds = best_possible > worst[slots[live]]
+        exceeds = scores[live] > worst[slots[live]]  # scores never rise
         if self.gathering is not None and self.decoder.threshold is not None:
             best = np.array([results[0][0] if results else -np.inf for results in self.results])
-            np.maximum.at(best, slots[live], best_possible)
-            exceeds &= best_possible >= best[slots[live]] - self.decoder.threshold
+            np.maximum.at(best, slots[live], scores[live])
+            exceeds &= scores[live] >= best[slots[live]] - self.decoder.threshold
         live = live[exceeds]
         if self.gathering is not None:  # the candidates that are not continued
             left = np.setdiff1d(np.arange(len(scores)), live, assume_unique=True)

@@ -3,10 +3,9 @@
 Legend: Q queries, N passages, R rows of the index, S slots (queries in flight), A candidates (each a beam
 continued by one allowed token), B queries that begin, T tokens that may begin a passage.
 
-A prior i gives every passage x a probability P_i(x | query), for example from a bi-encoder, from BM25, or
-from the model with an empty prompt. A prefix stands for a range of rows. The prior's mass of a prefix is the
-sum over this range, and its probability of a token is the mass of the child among its siblings. The search
-then ranks prefixes by
+A prior i gives every passage x a probability P_i(x | query), for example from a bi-encoder or from BM25. A
+prefix stands for a range of rows. The prior's mass of a prefix is the sum over this range, and its
+probability of a token is the mass of the child among its siblings. The search then ranks prefixes by
 
     sum over tokens t of  log p(t | before, query) + sum_i w_i log P_i(t | before, query)
 
@@ -17,11 +16,6 @@ renormalize priors, too. Passages with equal tokens share a row, whose mass is t
 With ``normalized``, these sums go through a softmax among siblings at every token, and the logs are added up.
 This is the product of experts (Hinton 2002); a generator that was trained with a prior (``--data.prior``) is
 one of the two experts. Scores are then log-probabilities of passages, and the probabilities sum to one.
-
-A weight may be negative. With the probabilities of the model for an empty prompt as P_i, it removes the
-preference of the model for passages that it favours whatever the query is (the anti-language model of Li et
-al. 2016, arXiv 1510.03055, there for replies). Scores can then rise along a path, by at most
-:meth:`Masses.rise`.
 
 The rows of an index may be pieces of passages (spans). Then a piece has an even share of the weight of its
 passage (:class:`Pieces`), and weights are computed by passage.
@@ -91,7 +85,7 @@ class WeightedPrior:
     Args:
         log_weights: The log-weights of passages: P_i is their softmax over the passages that a query may
             find. It is called when a query starts, for a few queries at once.
-        weight: The weight w_i.
+        weight: The weight w_i, at least 0, so that no score rises along a path.
         fixed: A passage that the prior does not know, with its probability.
         pieces: The pieces of passages that the index holds; None: it holds passages.
     """
@@ -177,14 +171,6 @@ class PriorMasses(ABC):
         Zero for normalized scores, in which the parts cannot be separated.
         """
 
-    @abstractmethod
-    def rise(self, slots: Ints, states: Ints) -> Floats:
-        """``[n]`` the most by which the score of each prefix can rise until it is finished (nats).
-
-        Only negative weights let a score rise, most for the least likely passage under the prefix. Normalized
-        scores never rise.
-        """
-
     def _log_weights(self, part: WeightedPrior, queries: Ints) -> Floats:
         """``[n, N]`` log-weights of passages."""
         weights = np.asarray(part.log_weights(queries), dtype=np.float64)
@@ -247,21 +233,16 @@ class Masses(PriorMasses):
     """The masses of the queries in flight, for a search on the host.
 
     Memory: 16 bytes times R (rounded up to a power of two) per slot and prior, where R is the number of rows
-        of the largest subset, or of the index; twice that for a negative weight.
+        of the largest subset, or of the index.
     Time: R additions when a query is loaded, and 2 log R additions per candidate.
     """
 
     def __init__(self, prior: Prior, index: ConstraintIndex, scope: Scope, slots: int):
         super().__init__(prior, index, scope, slots)
-        self._sums = [Ranges(np.add, 0.0, slots) for _ in self._parts]
-        self._least = [Ranges(np.minimum, np.inf, slots) if part.weight < 0 else None for part in self._parts]
+        self._sums = [RangeSums(slots) for _ in self._parts]
 
     def _put(self, part: int, slots: Ints, masses: list[Floats], scoped: list[Scoped]) -> None:
         self._sums[part].put(slots, masses)
-        least = self._least[part]
-        if least is not None:
-            allowed = [np.where(may, mass, np.inf) for mass, (_, may) in zip(masses, scoped, strict=True)]
-            least.put(slots, allowed)
 
     def with_priors(self, steps: Floats, slots: Ints, states: Ints, offsets: Ints) -> Floats:
         """``[A]`` the score of each candidate (nats), including the scores of priors.
@@ -329,37 +310,24 @@ class Masses(PriorMasses):
             added += part.weight * (np.log(sums.over(slots, low, high)) - np.log(sums.whole(slots)))
         return added
 
-    def rise(self, slots: Ints, states: Ints) -> Floats:
-        rise = np.zeros(len(states))
-        if not len(states) or self.normalized:
-            return rise
-        low, high = self._between(slots, states)
-        for part, sums, least in zip(self._parts, self._sums, self._least, strict=True):
-            if least is not None:
-                mass, bottom = sums.over(slots, low, high), least.over(slots, low, high)
-                rise -= part.weight * np.log(mass / bottom)
-        return rise
-
     def _between(self, slots: Ints, states: Ints) -> tuple[Ints, Ints]:
         """The rows under states, as numbers among those that each slot's query may find."""
         low, high = self._index.span(states)
         return self._scope.ranks(slots, low), self._scope.ranks(slots, high)
 
 
-class Ranges:
-    """A reduction (sum, minimum) over any range of rows, in S slots; ``neutral`` is that of no row.
+class RangeSums:
+    """Sums over any range of rows, in S slots.
 
     Each slot has a binary tree, in which a range is at most 2 log R nodes. Differences of cumulative sums
     would need only two look-ups, but would lose all digits of a range with a small mass. Sums of positive
     numbers lose none. It has room for as many rows as the largest slot so far.
     """
 
-    def __init__(self, work: np.ufunc, neutral: float, slots: int):
-        self._work = work
-        self._neutral = neutral
+    def __init__(self, slots: int):
         self._counts = np.zeros(slots, dtype=np.int64)
         self._size = 1
-        self._nodes = np.full((slots, 2), neutral)
+        self._nodes = np.zeros((slots, 2))
 
     def put(self, slots: Ints, leaves: Sequence[Floats]) -> None:
         """Set the values of these slots, a row of any length each."""
@@ -378,9 +346,9 @@ class Ranges:
         self._counts[slot] = len(leaves)
         nodes, at = self._nodes[slot], self._size
         nodes[at : at + len(leaves)] = leaves
-        nodes[at + len(leaves) :] = self._neutral
+        nodes[at + len(leaves) :] = 0.0
         while at > 1:
-            self._work(nodes[at : 2 * at : 2], nodes[at + 1 : 2 * at : 2], out=nodes[at // 2 : at])
+            np.add(nodes[at : 2 * at : 2], nodes[at + 1 : 2 * at : 2], out=nodes[at // 2 : at])
             at //= 2
 
     def leaves(self, slot: int) -> Floats:
@@ -388,22 +356,22 @@ class Ranges:
         return self._nodes[slot, self._size : self._size + int(self._counts[slot])]
 
     def whole(self, slots: Ints) -> Floats:
-        """``[n]`` the reduction of all rows of these slots."""
+        """``[n]`` the sum of all rows of these slots."""
         totals: Floats = self._nodes[slots, 1]
         return totals
 
     def over(self, slots: Ints, low: Ints, high: Ints) -> Floats:
-        """``[n]`` the reduction of rows ``low[i]:high[i]`` of ``slots[i]``."""
+        """``[n]`` the sum of rows ``low[i]:high[i]`` of ``slots[i]``."""
         first, last = low + self._size, high + self._size
-        result = np.full(len(low), self._neutral)
+        result = np.zeros(len(low))
         live = np.flatnonzero(first < last)
         while len(live):
             left = live[first[live] & 1 == 1]
-            result[left] = self._work(result[left], self._nodes[slots[left], first[left]])
+            result[left] += self._nodes[slots[left], first[left]]
             first[left] += 1
             right = live[last[live] & 1 == 1]
             last[right] -= 1
-            result[right] = self._work(result[right], self._nodes[slots[right], last[right]])
+            result[right] += self._nodes[slots[right], last[right]]
             first >>= 1
             last >>= 1
             live = live[first[live] < last[live]]

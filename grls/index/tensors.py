@@ -155,19 +155,19 @@ class TensorIndex:
         """The place of each node in a table of all: branching nodes first, then the leaves."""
         return torch.where(nodes < 0, len(self._depths) + ~nodes, nodes)
 
-    def under(self, rows: Tensor, least: bool = False) -> Tensor:
-        """The sum (or the least) of the values of rows under each node, from ``[n, R]`` to ``[n, M + R]``.
+    def under(self, rows: Tensor) -> Tensor:
+        """The sum of the values of rows under each node, from ``[n, R]`` to ``[n, M + R]``.
 
         Sums of positive numbers over children lose no digits, as differences of cumulative sums would.
         """
-        table = rows.new_full((len(rows), self.places), torch.inf if least else 0.0)
+        table = rows.new_zeros((len(rows), self.places))
         table[:, len(self._depths) :] = rows
         for nodes, edges in reversed(self._levels()):
             first = self._first_edges[slice(nodes.start, nodes.stop + 1)]
             numbers = torch.arange(nodes.start, nodes.stop, device=rows.device)
             owners = numbers.repeat_interleave(first.diff(), output_size=edges.stop - edges.start)
             values = table[:, self.place(self._edge_nodes[edges])]
-            table.scatter_reduce_(1, owners.expand_as(values), values, "amin" if least else "sum")
+            table.scatter_reduce_(1, owners.expand_as(values), values, "sum")
         return table
 
     def _levels(self) -> list[tuple[slice, slice]]:

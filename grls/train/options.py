@@ -333,7 +333,7 @@ class LearnBeside:
     """
 
     retrievers: list[str]
-    weights: list[float] | None = None
+    weights: list[NonNegativeFloat] | None = None
 
     def __post_init__(self) -> None:
         count = len(self.retrievers)

@@ -26,8 +26,6 @@ class TuneOptions:
             level nDCG decides, then the smaller weight. The priors of a ranking by hops are judged by the
             first hit of every hop.
         prior_weights: Weights of each prior; weight 0 always is tried.
-        empty_weights: Weights of the score under an empty prompt, which is taken back; null: 0.1, 0.2, 0.4,
-            0.6 (of a generator that writes spans none: the walk through all spans takes long); empty: none.
         rescore_passages: Passages of each query that a generator rescores.
         rescore_weights: Weights of rescoring; 0 always is tried.
         cross_encoder_passages: Numbers of passages that a cross-encoder reads. Its logits are weighed beside
@@ -47,7 +45,6 @@ class TuneOptions:
 
     k: Count = 10
     prior_weights: tuple[PositiveFloat, ...] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-    empty_weights: tuple[PositiveFloat, ...] | None = None
     rescore_passages: Count = 50
     rescore_weights: tuple[PositiveFloat, ...] = (
         0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0

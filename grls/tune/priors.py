@@ -32,13 +32,12 @@ from grls.models.base import Floats
 from grls.retrieve.base import Evidence
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import log_shares
-from grls.retrieve.hybrid.priors import EmptyPromptPrior, Remembering, WeightedSource, prior_of
+from grls.retrieve.hybrid.priors import Remembering, WeightedSource, prior_of
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.queries import evidence_numbers
 from grls.tune.search import as_good, best
 from grls.tune.step import Quality, Step, TuneChoice, Tuning
 
-EMPTY_WEIGHTS = (0.1, 0.2, 0.4, 0.6)
 _CANDIDATES = 200
 """Most candidates of a query in the journal."""
 
@@ -52,8 +51,7 @@ _POOLED = 200
 """Largest number of passages that a search adds to the pool of a query (with spans it scores thousands)."""
 
 Setting = tuple[WeightedSource, ...]
-"""Priors with their weights, that of the empty prompt last."""
-
+"""Priors with their weights."""
 
 Measure = Callable[[Setting], Quality]
 
@@ -65,20 +63,11 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
     """
     hybrid = cast(HybridRetriever, tuning.open(rescore=0))  # whose class names this step
     generator, grid = hybrid.generator, tuning.grid
-    # The walk through all spans takes long, so the empty prompt must be asked for there.
-    usual = () if generator.spans is not None else EMPTY_WEIGHTS
-    empties = usual if grid.empty_weights is None else grid.empty_weights
     starts = [
         prior._replace(source=Remembering(prior.source), weight=0.0, temperature=prior.source.temperature)
         for prior in hybrid.priors
-        if not isinstance(prior.source, EmptyPromptPrior)
     ]
-    if not starts and not empties:
-        raise ConfigError(
-            "there is nothing to tune: the folder has no prior, and grid.empty_weights is empty."
-        )
-    empty = WeightedSource(EmptyPromptPrior(generator), 0.0)
-    choices = prior_choices(starts, empty, grid.prior_weights, empties)
+    choices = prior_choices(starts, grid.prior_weights)
     dev, k, name = tuning.inputs(lambda: hybrid.corpus)
     # Scores that are normalized at every token are no sums, so they do not predict scores of other weights.
     pool = None
@@ -113,13 +102,11 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
     tuned = (
         tune_in_turn(choices, measure) if pool is None else tune_together(choices, measure, pool, dev.hops)
     )
-    *weighed, empty = tuned.priors
     priors = [
         {**fields, "weight": prior.weight, "temperature": prior.divisor}
-        for fields, prior in zip(tuning.spec["priors"], weighed, strict=True)
+        for fields, prior in zip(tuning.spec["priors"], tuned.priors, strict=True)
     ]
-    changes = {"priors": priors, "empty_weight": abs(empty.weight)}
-    return TuneChoice(changes, name, alone[0], tuned.recall, _shown(tuned.priors))
+    return TuneChoice({"priors": priors}, name, alone[0], tuned.recall, _shown(tuned.priors))
 
 
 def _shown(priors: Sequence[WeightedSource]) -> str:
@@ -130,22 +117,13 @@ def _shown(priors: Sequence[WeightedSource]) -> str:
 PRIORS = Step("priors", tune_priors)
 
 
-def prior_choices(
-    priors: Sequence[WeightedSource],
-    empty: WeightedSource,
-    weights: Sequence[float],
-    empty_weights: Sequence[float] = (),
-) -> list[list[WeightedSource]]:
-    """The choices of each prior, and of the empty prompt, whose score is subtracted: weight 0 first, then
-    ascending.
-    """
-    choices = [[prior._replace(weight=weight) for weight in (0.0, *sorted(weights))] for prior in priors]
-    taken = (0.0, *(-weight for weight in sorted(empty_weights)))
-    return [*choices, [empty._replace(weight=weight) for weight in taken]]
+def prior_choices(priors: Sequence[WeightedSource], weights: Sequence[float]) -> list[list[WeightedSource]]:
+    """The choices of each prior: weight 0 first, then ascending."""
+    return [[prior._replace(weight=weight) for weight in (0.0, *sorted(weights))] for prior in priors]
 
 
 class Tuned(NamedTuple):
-    """The priors with their weights, that of the empty prompt last; and the recall with these."""
+    """The priors with their weights, and the recall with these."""
 
     priors: Setting
     recall: float
@@ -172,7 +150,7 @@ def tune_together(
     shape = tuple(len(values) for values in choices)
     grid = list(np.ndindex(shape))
     settings = [tuple(values[n] for values, n in zip(choices, index, strict=True)) for index in grid]
-    order = sorted(range(len(grid)), key=lambda n: sum(abs(prior.weight) for prior in settings[n]))
+    order = sorted(range(len(grid)), key=lambda n: sum(prior.weight for prior in settings[n]))
     measured: dict[int, Quality] = {}
 
     def ask(number: int) -> None:
@@ -191,7 +169,7 @@ def tune_together(
     parts = 0.0, 0.5, 1.0  # no priors, each with its middle weight, each with its largest one
     with Progress(len(parts) + ROUNDS, "tune with at most", "searches", shown=None) as bar:
         for part in parts:
-            ask(grid.index((*(math.ceil(part * (len(values) - 1)) for values in choices[:-1]), 0)))
+            ask(grid.index(tuple(math.ceil(part * (len(values) - 1)) for values in choices)))
         for _ in range(ROUNDS):
             number = promising(order)
             if number in measured:

@@ -20,7 +20,7 @@ from grls.retrieve.registry import Opening, open_member, open_spec
 from grls.retrieve.spec import MANIFEST, Member
 from grls.tune.options import TuneOptions
 
-CHOSEN = ("priors", "empty_weight", "search", "weights", "passages", "weight", "size")
+CHOSEN = ("priors", "search", "weights", "passages", "weight", "size")
 """The fields of ``grls.json`` that steps choose before they come to hops."""
 
 

@@ -53,8 +53,7 @@ def tune_rescoring(tuning: Tuning) -> TuneChoice:
         generator.options = replace(generator.options, beams=count)
     corpus = generator.corpus
     dev, k, name = tuning.inputs(lambda: corpus)
-    priors = {key: tuning.spec.get(key) for key in ("priors", "empty_weight")}
-    setting = {"step": "rescoring", "passages": count, **priors, "k": k}
+    setting = {"step": "rescoring", "passages": count, "priors": tuning.spec.get("priors"), "k": k}
     setting |= {"hops": len(dev.queries)} if dev.hops else {}
     stored = tuning.journal.measured(setting, lambda: _read(opened, generator, dev, count, max(count, k)))
 

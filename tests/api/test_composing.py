@@ -45,9 +45,9 @@ def test_hops_replace_hops(kinds: Path) -> None:
 MADE: dict[str, tuple[Callable[[Path, Path | None], Searcher], str]] = {
     "hybrid": (
         lambda kinds, out: load(kinds / "generative").with_priors(
-            load(kinds / "dense"), "bm25", weights=[0.5, 1.0], empty_weight=0.2, output=out
+            load(kinds / "dense"), "bm25", weights=[0.5, 1.0], output=out
         ),
-        "hybrid IN/generative --priors IN/dense bm25 --weights 0.5 1 --hybrid.empty_weight=0.2",
+        "hybrid IN/generative --priors IN/dense bm25 --weights 0.5 1",
     ),
     "hops": (
         lambda kinds, out: load(kinds / "generative").hops(3, "dynamic", chains=2, output=out),
@@ -192,7 +192,7 @@ def test_a_composite_opens_as_its_first_member_was_opened(kinds: Path) -> None:
     assert isinstance(searcher.hops().search(TEXTS[0])[0], Hit)
 
 
-QUICK = {"k": 3, "prior_weights": [0.5, 1.0], "empty_weights": []}
+QUICK = {"k": 3, "prior_weights": [0.5, 1.0]}
 
 
 def dev(kinds: Path) -> tuple[dict[str, str], dict[str, list[str]]]:

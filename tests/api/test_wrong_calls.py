@@ -116,8 +116,7 @@ HOPS = {
     **dict.fromkeys(("steps", "choose", "stop"), "text none"), "onward": "list none",
 }  # fmt: skip
 TRIED = (
-    "prior_weights", "empty_weights", "rescore_weights", "cross_encoder_passages", "done_biases", "hops",
-    "hop_temperatures",
+    "prior_weights", "rescore_weights", "cross_encoder_passages", "done_biases", "hops", "hop_temperatures",
 )  # fmt: skip
 FOLDER, OUTPUT = "text path", "text path none"
 
@@ -223,8 +222,7 @@ def table(kinds: Path, folder: Path) -> dict[str, Call]:
         "register_stop": Call(register_stop, {"name": "wrong", "rule": Never}, {"name": "text", "rule": ""}),
         "with_priors": Call(
             lambda priors=dense, **more: generator.with_priors(priors, **more), {},
-            {"priors": FOLDER, "weights": "list none", "output": OUTPUT, "empty_weight": "whole number",
-             "normalized": "flag"},
+            {"priors": FOLDER, "weights": "list none", "output": OUTPUT, "normalized": "flag"},
         ),
         "rescored": Call(
             dense.rescored, {"model": kinds / "encoder"},
@@ -335,7 +333,7 @@ NUMBERS: list[tuple[str, Callable[[grls.Searcher, grls.Searcher, Path, Any, Any]
     ("fuse", lambda dense, generator, folder, whole, part: grls.fuse(
         [dense, "bm25"], method="sum", depth=whole(5), weights=np.array([0.5, part(2)]))),
     ("with_priors", lambda dense, generator, folder, whole, part: generator.with_priors(
-        dense, weights=[part(0.5)], empty_weight=part(0.5))),
+        dense, weights=[part(0.5)])),
 ]  # fmt: skip
 
 

@@ -103,13 +103,12 @@ def test_both_versions_search_the_same_queries(
 def test_the_table_of_hybrids_has_every_system(kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hybrid.main(
         *(str(kinds / name) for name in ("data", "generative", "dense")), weights=(4.0,),
-        empty_weights=(0.5,), beams=10, k=1, repeats=1, device="cpu",
+        beams=10, k=1, repeats=1, device="cpu",
     )  # fmt: skip
     found = rows(capsys)
     assert [row[0].split(" (")[0] for row in found] == [
         "generator", "bi-encoder", "BM25", "generator + bi-encoder, fused after the fact",
-        "generator, less the empty prompt", "generator, bi-encoder ahead", "generator, BM25 ahead",
-        "generator, bi-encoder and BM25 ahead, less the empty prompt",
+        "generator, bi-encoder ahead", "generator, BM25 ahead", "generator, bi-encoder and BM25 ahead",
     ]  # fmt: skip
     assert float(found[0][-1]) == 1.0
     assert all(0 <= float(cell) <= 100 for row in found for cell in row[1:5])

@@ -42,10 +42,9 @@ REFUSED = (
     ("index rescored dense --model=encoder --weight=.inf", "must be a finite number"),
     ("index hops generative", "choose --hops.steps fixed or dynamic"),
     ("index hops bm25 --hops.steps=fixed", "make one with `grls index bm25`"),
-    ("tune unaided --grid.empty_weights=[]", "nothing to tune"),
     ("tune generative", "has nothing to tune: priors (kind hybrid)"),
     ("tune ahead --grid.prior_weights=[0]", "grid.prior_weights[0] must be above 0"),
-    ("tune ahead --grid.empty_weights=[.nan]", "grid.empty_weights[0] must be a finite number"),
+    ("tune ahead --grid.prior_weights=[.nan]", "grid.prior_weights[0] must be a finite number"),
     ("tune ahead --split=none", "none.tsv: the split holds no query"),
     (f"tune three --grid.prior_weights={[*range(1, 40)]}".replace(", ", ","), "settings of the priors are"),
     ("search bm25 otters", "bm25 needs --data"),
@@ -82,7 +81,7 @@ def place(kinds: Path, quotes: Path, tmp_path_factory: pytest.TempPathFactory) -
     encoder = BiEncoderModel.load(str(kinds / "bert"), device="cpu")
     encoder.save(folder / "sentence")
     DenseRetriever.assemble(encoder, Corpus.from_passages(passages()[1:])).save_pretrained(folder / "other")
-    for name, priors in (("unaided", 0), ("ahead", 1), ("three", 3)):
+    for name, priors in (("ahead", 1), ("three", 3)):
         write_spec(
             folder / name,
             "hybrid",

@@ -36,11 +36,11 @@ def test_what_is_tuned_is_what_the_folder_retrieves(
     hybrid(folder, generative, *priors, normalized=normalized)
     given = [str(folder), f"--data={data}", "--split=train", "--device=cpu"]
     how = ["--search.mode=full", "--search.beams=4"]
-    grid = ["--grid.prior_weights=[1, 16]", "--grid.empty_weights=[0.3]"]
+    grid = ["--grid.prior_weights=[1, 16]"]
     assert main(["tune", *given, *how, *grid, "--grid.k=2"]) == 0
     head, *tried, gain, last = capsys.readouterr().out.splitlines()
     assert (head, last) == ("priors:", f"{folder}: tuned on 12 queries of train of {data}")
-    assert len(tried) in (range(1 + 2 + 2 + 1, 1 + 2 + 2 + 2) if normalized else range(3, 12))
+    assert len(tried) in (range(1 + 2 + 2, 1 + 2 + 2 + 1) if normalized else range(3, 12))
     alone = re.match(r"  recall@2 +([0-9.]+)  generator alone$", tried[0])
     reached = re.match(r"priors: recall@2 ([0-9.]+) -> ([0-9.]+) \(.+\), ", gain)
     assert alone is not None
@@ -60,7 +60,6 @@ def test_what_is_tuned_is_what_the_folder_retrieves(
     assert info.options["prior"] == ["bm25", dense.name]
     assert info.options["prior_weight"] == [prior["weight"] for prior in spec["priors"]]
     assert info.options["prior_temperature"] == [prior["temperature"] for prior in spec["priors"]]
-    assert info.options["empty_weight"] == spec["empty_weight"]
     assert (info.options["beams"], info.options["prior_normalized"]) == (4, normalized)
 
 
@@ -79,6 +78,5 @@ def test_a_generator_that_did_not_learn_beside_priors_is_told(
     assert main(["retrieve", str(normalized), *given, f"--output={tmp_path / 'o'}"]) == 0
     assert "does not say that it was trained beside priors" in caplog.text
     caplog.clear()
-    how = ["--grid.prior_weights=[1]", "--grid.empty_weights=[]"]
-    assert main(["tune", str(normalized), *given, *how]) == 0
+    assert main(["tune", str(normalized), *given, "--grid.prior_weights=[1]"]) == 0
     assert "does not say that it was trained beside priors" in caplog.text

@@ -116,7 +116,7 @@ def test_a_single_step_is_tuned_and_the_hops_stay(place: Path, capsys: pytest.Ca
     content = {"generator": "../r", "priors": [{"retriever": "bm25"}], "hops": STORED}
     write_spec("hybrid", "hybrid", content)
     given = ["--data=data", "--split=train", "--device=cpu", "--limit=2", "--grid.k=2"]
-    given += ["--grid.prior_weights=[1]", "--grid.empty_weights=[]", SINGLE]
+    given += ["--grid.prior_weights=[1]", SINGLE]
     assert main(["tune", "hybrid", *given]) == 0
     told = capsys.readouterr().out
     assert "priors: recall@2" in told

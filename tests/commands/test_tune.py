@@ -72,7 +72,7 @@ def test_the_folder_retrieves_the_best_that_was_tried(
         priors = [{"retriever": relative(dense, folder)}]
         named = {"generator": relative(own, folder), "priors": priors, "normalized": True}
         write_spec(folder, "hybrid", named)
-        options += ["--grid.prior_weights=[1]", "--grid.empty_weights=[]"]
+        options += ["--grid.prior_weights=[1]"]
     assert main(tune(folder, data, *options)) == 0
     told = capsys.readouterr().out
     found = [match.groups() for match in SHOWN.finditer(told)]
@@ -138,16 +138,16 @@ def test_before_is_what_the_folder_retrieved_wherever_the_grid_begins(
     assert read_spec(own)["hops"]["done_bias"] in (-9, -1)
 
 
-@pytest.mark.parametrize("options", [{"priors": [{"retriever": "bm25"}], "empty_weight": 0.2}, {}])
+@pytest.mark.parametrize("priors", [[{"retriever": "bm25"}], []])
 def test_scores_in_nats_have_biases_of_their_own(
-    options: dict[str, Any], data: Path, own: Path, tmp_path: Path, capsys: Capsys
+    priors: list[Any], data: Path, own: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     folder = own
-    if options:
+    if priors:
         folder = tmp_path / "hybrid"
-        write_spec(folder, "hybrid", {"generator": relative(own, folder), "priors": []} | options)
+        write_spec(folder, "hybrid", {"generator": relative(own, folder), "priors": priors})
     given = [*DYNAMIC, "--limit=2", "--search.beams=3", "--grid.prior_weights=[1]"]
-    assert main(tune(folder, data, *given, "--grid.empty_weights=[0.2]")) == 0
+    assert main(tune(folder, data, *given)) == 0
     tried = [match[3] for match in SHOWN.finditer(capsys.readouterr().out)]
     assert {float(bias) for bias in tried} == set(DoneByLogOdds.biases)
 
@@ -196,9 +196,7 @@ def test_a_killed_run_goes_on_and_the_folder_stays_until_the_end(
     priors = [{"retriever": "bm25"}, {"retriever": relative(dense, folder)}]
     write_spec(folder, "hybrid", {"generator": relative(generative, folder), "priors": priors})
     grid = ["--grid.k=2", "--grid.prior_weights=[1]"]
-    command = tune(
-        folder, data, *grid, "--grid.empty_weights=[]", "--grid.done_biases=[0.1, 0.2]", "--limit=4"
-    )
+    command = tune(folder, data, *grid, "--grid.done_biases=[0.1, 0.2]", "--limit=4")
     before = (folder / "grls.json").read_bytes()
     journal, measured, original = Path(f"{folder}.tune.jsonl"), list[Any](), Journal.measured
 
@@ -237,7 +235,7 @@ def test_a_run_of_another_cut_off_measures_anew(
     write_spec(
         folder, "hybrid", {"generator": relative(generative, folder), "priors": [{"retriever": "bm25"}]}
     )
-    grid = ["--grid.prior_weights=[1]", "--grid.empty_weights=[]", "--search.beams=2", "--limit=4"]
+    grid = ["--grid.prior_weights=[1]", "--search.beams=2", "--limit=4"]
     with monkeypatch.context() as patch:
         patch.setattr("grls.tune.run.update_spec", killed)
         assert main(tune(folder, data, *grid, "--grid.k=2")) == 130

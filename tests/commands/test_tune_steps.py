@@ -120,7 +120,7 @@ FOLDERS: dict[str, dict[str, Any]] = {
     "rescored": {"retriever": "../generative", "model": "../encoder", "passages": 4},
     "hybrid": {"generator": "../generative", "priors": [{"retriever": "../dense"}]},
 }
-GRID = ["--grid.k=2", "--grid.prior_weights=[1]", "--grid.empty_weights=[]", "--grid.done_biases=[0.5]"]
+GRID = ["--grid.k=2", "--grid.prior_weights=[1]", "--grid.done_biases=[0.5]"]
 GRID += ["--grid.cross_encoder_passages=[3]"]
 
 

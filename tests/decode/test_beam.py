@@ -9,11 +9,11 @@ import torch
 from decode_helpers import queries
 from failing import raises
 from models_small import END, PAD, VOCABULARY, small_bart, small_bert2bert, small_t5
+from score_all import score_all
 from transformers import CONFIG_MAPPING, AutoModelForSeq2SeqLM
 
 from grls.constraint.transformers import GenerateProcessor
 from grls.decode.beam import Decoder
-from grls.decode.score_all import score_all
 from grls.decode.select import ragged_logsumexp
 from grls.errors import ConfigError
 from grls.index.base import ConstraintIndex

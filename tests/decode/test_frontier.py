@@ -8,6 +8,7 @@ from decode_helpers import plain, queries, searches, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, small_llama, small_t5
+from score_all import score_all
 
 from grls.decode import slots
 from grls.decode.beam import Decoder
@@ -16,7 +17,6 @@ from grls.decode.frontier import Frontier
 from grls.decode.gpu import decision
 from grls.decode.gpu.search import DeviceDecoder
 from grls.decode.prior import Prior, WeightedPrior
-from grls.decode.score_all import score_all
 from grls.index.build import index_sequences
 from grls.index.subset import Subset
 from grls.models.seq2seq.slots import Seq2SeqGenerator

@@ -9,13 +9,13 @@ from decode_helpers import finds_the_same, queries, searches, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, small_t5
+from score_all import score_all
 
 from grls.decode.beam import Decoder
 from grls.decode.fast import FastDecoder
 from grls.decode.gpu.search import DeviceDecoder
-from grls.decode.prior import LEAST, Fixed, Prior, Ranges, WeightedPrior
+from grls.decode.prior import LEAST, Fixed, Prior, RangeSums, WeightedPrior
 from grls.decode.scope import Scope
-from grls.decode.score_all import score_all, score_rows
 from grls.errors import ConfigError
 from grls.index.build import index_sequences
 from grls.index.subset import Subset
@@ -61,15 +61,14 @@ ROWS = [[3, 4, END], [3, 5, 6, END], [4, END], [5, 3, 3, 3, 4, END], [5, 3, 3, 4
 
 
 @pytest.mark.parametrize("kind", [Decoder, FastDecoder, DeviceDecoder])
-@pytest.mark.parametrize("weight", [0.7, -0.5])
-def test_a_beam_as_wide_as_the_corpus_equals_the_formula(kind: Any, weight: float) -> None:
+def test_a_beam_as_wide_as_the_corpus_equals_the_formula(kind: Any) -> None:
     index = index_sequences([np.array(row) for row in ROWS], END)
     inputs = queries(6)
     first, second = weights(1, 6, len(ROWS)), weights(2, 6, len(ROWS))
     decoder = kind(GENERATOR if kind is Decoder else TREES, index, beams=len(ROWS))
-    found = decoder.search(inputs, prior=prior_of((first, weight), (second, 0.2)))
+    found = decoder.search(inputs, prior=prior_of((first, 0.7), (second, 0.2)))
     for n, hits in enumerate(found):
-        expected = expected_scores(inputs[n], [(first[n], weight), (second[n], 0.2)], list(range(len(ROWS))))
+        expected = expected_scores(inputs[n], [(first[n], 0.7), (second[n], 0.2)], list(range(len(ROWS))))
         assert sorted(h.passage for h in hits) == list(range(len(ROWS)))
         assert [h.score for h in hits] == sorted((h.score for h in hits), reverse=True)
         for hit in hits:
@@ -140,7 +139,7 @@ def test_what_may_not_be_found_has_no_mass() -> None:
 @settings(max_examples=75, deadline=None)
 @given(
     search=searches(),
-    shares=st.lists(st.sampled_from([-1.5, -0.3, 0.0, 0.5, 2.0]), min_size=1, max_size=3),
+    shares=st.lists(st.sampled_from([0.0, 0.3, 0.5, 2.0]), min_size=1, max_size=3),
     fixed=st.booleans(),
     normalized=st.booleans(),
     seed=st.integers(0, 99),
@@ -153,23 +152,6 @@ def test_the_fast_search_finds_what_the_plain_one_finds(
     tables = [weights(seed + n, count, passages) for n in range(len(shares))]
     parts = (WeightedPrior(among(table), share, last) for table, share in zip(tables, shares, strict=True))
     finds_the_same(search, GENERATOR, TREES, kind, Prior(tuple(parts), normalized))
-
-
-@pytest.mark.parametrize("kind", [Decoder, FastDecoder, DeviceDecoder])
-def test_a_score_that_rises_is_not_cut_off(kind: Any) -> None:
-    """One result is asked for, and the best passage is behind a prefix that begins below a finished one."""
-    index = index_sequences([np.array(row) for row in ROWS], END)
-    # Passage 3 has nearly all of the prior beneath its prefix, so what is taken back there falls on passage 4
-    # only once they part; until then the prefix stands below passage 2, which is finished.
-    table = np.array([[0.0, 0.0, -2.0, 4.0, -20.0, 0.0, 0.0]])
-    decoder = kind(GENERATOR if kind is Decoder else TREES, index, beams=len(ROWS))
-    best = decoder.search(queries(1), 1, prior=prior_of((table, -1.0)))[0][0]
-    expected = expected_scores(queries(1)[0], [(table[0], -1.0)], list(range(len(ROWS))))
-    scores, share = score_all(GENERATOR, index, queries(1)[0]), softmax(table[0])
-    prefix = np.logaddexp(scores[3], scores[4]) - np.log(share[3] + share[4])
-    assert prefix < expected[2] < expected[4] == max(expected.values())  # else this shows nothing
-    assert best.passage == 4
-    assert best.score == pytest.approx(expected[4], abs=1e-4)
 
 
 def test_a_prior_sees_ahead_of_a_narrow_beam() -> None:
@@ -229,34 +211,19 @@ def test_a_passage_of_no_weight_at_all_is_still_found() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 40), st.integers(0, 999))
-def test_ranges_equal_plain_reductions(rows: int, seed: int) -> None:
+def test_ranges_equal_plain_sums(rows: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     counts = rng.integers(1, rows + 1, 3)
     values = [rng.random(n) * 10.0 ** rng.integers(-200, 1, n) for n in counts]
     slots = rng.integers(0, 3, 50)
     low = rng.integers(0, counts[slots])
     high = np.minimum(low + rng.integers(0, rows + 1, 50), counts[slots])
-    for work, neutral in ((np.add, 0.0), (np.minimum, np.inf)):
-        ranges = Ranges(work, neutral, 3)
-        ranges.put(np.arange(3), [rng.random(n) for n in rng.integers(1, rows + 1, 3)])
-        ranges.put(np.array([2]), [values[2]])
-        ranges.put(np.array([0, 1]), values[:2])
-        expected = [
-            work.reduce(values[slot][a:b]) if b > a else neutral
-            for slot, a, b in zip(slots, low, high, strict=True)
-        ]
-        assert ranges.over(slots, low, high) == pytest.approx(expected, rel=1e-12, abs=0)
-
-
-@pytest.mark.parametrize("block", [1, 3, 512])
-def test_the_walk_equals_scoring_passage_by_passage(block: int) -> None:
-    rng = np.random.default_rng(1)
-    rows = [np.append(rng.integers(3, 7, rng.integers(1, 7)), END) for _ in range(30)]
-    index = index_sequences(rows, END)
-    scores = score_rows(GENERATOR, index, queries(1)[0], block)
-    assert np.exp(scores).sum() == pytest.approx(1.0, abs=1e-5)
-    expected = score_all(GENERATOR, index, queries(1)[0])
-    assert scores[index.rows.row_of.astype(int)] == pytest.approx(expected, abs=1e-4)
+    ranges = RangeSums(3)
+    ranges.put(np.arange(3), [rng.random(n) for n in rng.integers(1, rows + 1, 3)])
+    ranges.put(np.array([2]), [values[2]])
+    ranges.put(np.array([0, 1]), values[:2])
+    expected = [values[slot][a:b].sum() for slot, a, b in zip(slots, low, high, strict=True)]
+    assert ranges.over(slots, low, high) == pytest.approx(expected, rel=1e-12, abs=0)
 
 
 def test_what_cannot_be_a_prior_is_refused() -> None:

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, small_t5
+from score_all import score_all
 
 from grls.decode.beam import Decoder
-from grls.decode.score_all import score_all
 from grls.decode.trace import beaten, follow, score_passages, trace
 from grls.index.build import index_sequences
 from grls.models.seq2seq.slots import Seq2SeqGenerator

@@ -15,6 +15,7 @@ import torch
 from composite_specs import write_spec, written
 from failing import fails, raises
 from fixture_types import Caplog, Capsys
+from score_all import score_all
 from small_data import passages, scratch, small_retriever
 
 import grls
@@ -23,7 +24,6 @@ from grls.data.codec import Limits
 from grls.data.corpus import Corpus
 from grls.data.filters import Only
 from grls.data.types import Passage, Query
-from grls.decode.score_all import score_all
 from grls.errors import ConfigError, DataError
 from grls.explain.beams import BeamTrace, TracedToken, trace_beam
 from grls.explain.explain import Explainer, Explanation

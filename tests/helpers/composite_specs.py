@@ -21,7 +21,7 @@ from grls.retrieve.spec import FORMAT, member_path, write_manifest
 DYNAMIC = {"steps": "dynamic", "max": 3}
 COMPOSITES: dict[str, dict[str, Any]] = {
     "hybrid": {
-        "kind": "hybrid", "generator": "../generative", "empty_weight": 0.2,
+        "kind": "hybrid", "generator": "../generative",
         "priors": [
             {"retriever": "../dense", "weight": 0.5, "temperature": 2.0},
             {"retriever": {"kind": "bm25", "analyzer": {"language": "en"}}},

@@ -118,7 +118,7 @@ SHOWN = {
         r"tune with 0 of 2 searches; hop 1 \d+ of .* left\n",
     ),
     "priors": (
-        ["tune", "{hybrid}", "--grid.empty_weights=[]", "--grid.prior_weights=[1, 2]"],
+        ["tune", "{hybrid}", "--grid.prior_weights=[1, 2]"],
         r"tune with at most 1 of 11 searches; retrieve \d+ of .* left\n",
     ),
     "retrieve": (["retrieve", "bm25", "--output={out}"], r"bm25 1 of \d+ queries, .* left\n"),

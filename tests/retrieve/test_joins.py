@@ -29,7 +29,7 @@ from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever, generator_within
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import hop_by_hop
-from grls.retrieve.hybrid.priors import EmptyPromptPrior, WeightedSource
+from grls.retrieve.hybrid.priors import WeightedSource
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.rescored.options import Rereading
 from grls.retrieve.rescored.retriever import over
@@ -75,12 +75,8 @@ def hybrid(generator: GenerativeRetriever, place: Path, normalized: bool) -> Hyb
     torch.manual_seed(0)
     biencoder = BiEncoderModel.load(str(tiny_bert(place)), device="cpu")
     corpus = generator.corpus
-    sources = (
-        WeightedSource(DenseRetriever.assemble(biencoder, corpus), 0.5, 2.0),
-        WeightedSource(BM25Retriever(corpus), 0.7),
-        WeightedSource(EmptyPromptPrior(generator), -0.2),
-    )
-    return HybridRetriever(generator, sources[: 2 if normalized else 3], normalized=normalized)
+    dense = WeightedSource(DenseRetriever.assemble(biencoder, corpus), 0.5, 2.0)
+    return HybridRetriever(generator, [dense, WeightedSource(BM25Retriever(corpus), 0.7)], normalized)
 
 
 def rereading(generator: GenerativeRetriever) -> GenerativeRetriever:

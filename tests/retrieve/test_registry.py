@@ -58,7 +58,7 @@ def test_a_composite_opens_as_it_was_saved_wherever_its_parent_is(place: Path, n
 TUNED: dict[str, dict[str, Any]] = {
     "hybrid": {
         "priors": [{"retriever": "../dense", "weight": 9.0}, {"retriever": {"kind": "bm25"}, "weight": 0.0}],
-        "empty_weight": 0.0, "search": {"rescore_weight": 2.0},
+        "search": {"rescore_weight": 2.0},
     },
     "hops": {"hops": DYNAMIC | {"done_bias": -1.0, "choose": "expected-f1"}},
     "fusion": {"weights": [0.1, 0.9]},
@@ -314,8 +314,8 @@ BAD: list[tuple[dict[str, Any], type[GrlsError], str]] = [
     (HYBRID | {"priors": [{"weight": 1}]}, DataError, r"priors\[0\]: .*what is missing"),
     (HYBRID | {"priors": [{"retriever": "../generative"}]}, ConfigError, "all passages"),
     (HYBRID | {"priors": PRIOR_OTHER}, MismatchError, "other is over"),
-    (HYBRID | {"empty_weight": -0.2}, DataError, "hybrid: empty_weight must be .*at least 0, got -0.2"),
-    (HYBRID | {"normalized": True, "priors": []}, DataError, "normalized is for .*there is no prior"),
+    (HYBRID | {"priors": [PRIOR | {"weight": -1}]}, DataError, r"priors\[0\]: weight must be .*at least 0"),
+    (HYBRID | {"priors": []}, ConfigError, "priors is empty: name a retriever"),
     (HYBRID | {"priors": [PRIOR, {"retriever": {"k1": 2}}]}, DataError, r"priors\[1\]: .* 'kind' is missing"),
     (HYBRID | {"generator": {"kind": "generative"}}, DataError, "generator: .*its folder"),
     (FUSION | {"members": ["../bm25", {"kind": "dense"}]}, DataError, r"members\[1\]: .*its folder"),

@@ -172,7 +172,7 @@ class NodeMasses(PriorMasses):
     """The masses of the queries in flight, as a table on the device, by prior, slot and node.
 
     The masses of all nodes are summed up once a query, and a step looks them up. Tensors of ``old`` are used
-    again. Memory: 8 bytes times nodes (at most 2 R) per slot and prior; twice that if a weight is negative.
+    again. Memory: 8 bytes times nodes (at most 2 R) per slot and prior.
     """
 
     def __init__(
@@ -188,15 +188,12 @@ class NodeMasses(PriorMasses):
         self._tensors, self._array = tensors, index
         weights = torch.tensor([part.weight for part in self._parts], dtype=torch.float64)
         shape = len(weights), slots, tensors.places
-        falls = any(part.weight < 0 for part in self._parts)
-        if old is None or old.logs.shape != shape or (old.bottom is not None) != falls:
+        if old is not None and old.logs.shape != shape:
             old = None
         self.weights: Tensor = weights.to(tensors.device)[:, None, None] if old is None else old.weights
         self.weights.copy_(weights[:, None, None])
         self.logs: Tensor = self.weights.new_zeros(shape) if old is None else old.logs
         """``[I, S, nodes]`` log-masses in each of I priors."""
-        self.bottom: Tensor | None = old.bottom if old is not None else self.logs.clone() if falls else None
-        """The log-mass of the least likely row under each node."""
         first = index.nodes(index.allowed(np.array([index.start()])).states)
         self._first = tensors.place(torch.from_numpy(first).to(tensors.device))
 
@@ -208,9 +205,6 @@ class NodeMasses(PriorMasses):
                 row[slice(None) if held is None else held] = mass
             into, leaves = (torch.from_numpy(some).to(self.logs.device) for some in (slots[part_of], rows))
             self.logs[part, into] = self._tensors.under(leaves).log_()
-            if self.bottom is not None:
-                leaves.masked_fill_(leaves == 0, torch.inf)
-                self.bottom[part, into] = self._tensors.under(leaves, least=True).log_()
 
     def with_masses(self, steps: Tensor, nodes: Tensor, beams: Tensor, valid: Tensor, count: int) -> Tensor:
         """``[S, C]`` the scores of candidates, including those of priors (``Masses.with_priors``)."""
@@ -223,34 +217,19 @@ class NodeMasses(PriorMasses):
         scores = scores.masked_fill(~valid, NOTHING)
         return scores - _log_sums(scores, beams, count).gather(1, beams)
 
-    def rises(self, nodes: Tensor) -> Tensor | float:
-        """``[S, K]`` the most by which the score of each beam can rise, as :meth:`rise`."""
-        if self.bottom is None or self.normalized:
-            return 0.0
-        places = self._tensors.place(nodes).expand(len(self.logs), -1, -1)
-        spans = self.logs.gather(2, places) - self.bottom.gather(2, places)
-        return (-self.weights * spans).masked_fill(self.weights >= 0, 0.0).sum(0)
-
     def table(self, slots: Ints, low: Ints, high: Ints) -> Tensor:
         into = torch.from_numpy(slots).to(self.logs.device)[:, None]
         shares = self.logs[:, into, self._first] - self.logs[:, into, 0]
         return (self.weights * shares).masked_fill(shares == NOTHING, 0.0).sum(0)
 
     def added(self, slots: Ints, states: Ints) -> Floats:
-        return self._against(None, self.weights, slots, states)
-
-    def rise(self, slots: Ints, states: Ints) -> Floats:
-        return self._against(self.bottom, -self.weights.clamp(max=0.0), slots, states)
-
-    def _against(self, table: Tensor | None, weights: Tensor, slots: Ints, states: Ints) -> Floats:
-        """``[n]`` the weighted sum of log-masses of states less those in a table (None: of all rows)."""
-        nodes = torch.from_numpy(self._array.nodes(states)).to(weights.device)
-        rows, places = torch.from_numpy(slots).to(weights.device), self._tensors.place(nodes)
-        spans = self.logs[:, rows, places] - (
-            self.logs[:, rows, 0] if table is None else table[:, rows, places]
-        )
-        sums: Floats = (weights[..., 0] * spans).sum(0).cpu().numpy()
-        return np.zeros(len(states)) if self.normalized else sums
+        if self.normalized:
+            return np.zeros(len(states))
+        nodes = torch.from_numpy(self._array.nodes(states)).to(self.logs.device)
+        rows, places = torch.from_numpy(slots).to(self.logs.device), self._tensors.place(nodes)
+        shares = self.logs[:, rows, places] - self.logs[:, rows, 0]
+        sums: Floats = (self.weights[..., 0] * shares).sum(0).cpu().numpy()
+        return sums
 
 
 class Board:
@@ -362,17 +341,14 @@ def decide_step(
         live = scores.masked_fill(complete, NOTHING).topk(beams)
     chosen = children.at(live.indices)
     nodes = index.after(standing.nodes, chosen)
-    possible = torch.where(asked.within, live.values, NOTHING)
-    kept = possible
+    kept = torch.where(asked.within, live.values, NOTHING)
     if ends or board.left is not None:
-        if masses is not None:
-            possible = possible + masses.rises(nodes)
         # A beam that cannot enter the results any more is dropped.
-        stays = possible > result_scores.gather(1, asked.k[:, None] - 1)
+        stays = kept > result_scores.gather(1, asked.k[:, None] - 1)
         if board.left is not None and below is not None:
             if rules.threshold is not None:
-                top = torch.maximum(possible.amax(1), result_scores[:, 0])
-                stays = stays & (possible >= top[:, None] - rules.threshold)
+                top = torch.maximum(kept.amax(1), result_scores[:, 0])
+                stays = stays & (kept >= top[:, None] - rules.threshold)
             board.left.add(valid.scatter(1, live.indices, ~stays) & valid, below, scores, own)
         kept = torch.where(stays, live.values, NOTHING)
     new = Standing(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from grls.errors import ConfigError
 from grls.io.arguments import NonNegativeFloat, PositiveFloat, options
 from grls.retrieve.spec import Member, recorded
 
@@ -18,13 +17,13 @@ class PriorSpec:
         retriever: A retriever over the same corpus that scores all passages: a folder (of a bi-encoder, a
             sparse or a multi-vector encoder), ``bm25``, an embedded specification, or a
             :class:`~grls.retrieve.spec.Component`.
-        weight: Weight of the prior beside the generator (w); a negative weight subtracts the prior.
+        weight: Weight of the prior beside the generator (w).
         temperature: Temperature by which the prior's scores are divided (T); null: 0.05 for a bi-encoder of
             unit vectors, 1 for other bi-encoders, 2 for BM25.
     """
 
     retriever: Any
-    weight: float = 1.0
+    weight: NonNegativeFloat = 1.0
     temperature: PositiveFloat | None = None
 
 
@@ -33,19 +32,14 @@ class PriorOptions:
     """Options of all priors of a hybrid.
 
     Args:
-        empty_weight: Share of a passage's log-probability under an empty prompt that is subtracted from its
-            score, against passages that the generator favours for any query. 0: none.
         normalized: Normalize the sums of scores at every token, for a generator that was trained beside these
             priors (``--data.prior``) with these weights.
     """
 
-    empty_weight: NonNegativeFloat = 0.0
     normalized: bool = False
 
 
 def hybrid_spec(generator: Member, priors: Sequence[PriorSpec], options: PriorOptions) -> dict[str, Any]:
     """A generator with priors that look ahead."""
-    if not priors and not options.empty_weight:
-        raise ConfigError("no prior is given: name a retriever that looks ahead, or set empty_weight.")
     named = [recorded(prior) for prior in priors]
     return {"kind": "hybrid", "generator": generator, "priors": named, **recorded(options)}

@@ -1,4 +1,4 @@
-"""Sources of priors: a bi-encoder, BM25, or the generator under an empty prompt.
+"""Sources of priors: a bi-encoder or BM25.
 
 Legend: Q queries, N passages of the corpus, n of the queries.
 
@@ -21,16 +21,12 @@ import numpy as np
 from grls.data.corpus import Corpus
 from grls.data.types import Query
 from grls.decode.prior import Fixed, Prior, WeightedPrior
-from grls.decode.score_all import score_rows
 from grls.errors import ConfigError, MismatchError
-from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
-from grls.io.locks import exclusive
 from grls.io.progress import counted
 from grls.models.base import Floats
 from grls.retrieve.base import AllScores, Evidence, Retriever, ScoresAll
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.registry import Opening, load_named
 
 DONE_SHARE = math.log(0.5)
@@ -46,55 +42,6 @@ def scoring(retriever: Retriever, name: str = "") -> ScoresAll:
             "multi-vector, or bm25."
         )
     return retriever
-
-
-class EmptyPromptPrior:
-    """The log-probability of each passage under an empty prompt (nats, ``renormalized``).
-
-    It has a negative weight, against passages that a generator favours for any query since it has seen them
-    as answers. The index is walked once, at the first request, and again after it has changed.
-    """
-
-    kind = "empty prompt"
-    temperature = 1.0
-    scores_done = False
-    least_score = -math.inf
-
-    def __init__(self, retriever: GenerativeRetriever):
-        self._retriever = retriever
-        self._cached: tuple[ConstraintIndex, Floats] | None = None
-
-    @property
-    def corpus(self) -> Corpus:
-        return self._retriever.corpus
-
-    def scores(self, queries: Sequence[Query], evidence: Evidence = ()) -> AllScores:
-        weights = self.log_probabilities()
-
-        def scores(numbers: Ints) -> Floats:
-            return np.broadcast_to(weights, (len(numbers), len(weights)))
-
-        return scores
-
-    def fingerprint(self) -> str:
-        return f"empty prompt of {self._retriever.fingerprint()}"
-
-    def log_probabilities(self) -> Floats:
-        """``[N]`` log-probability of every passage, of all its spans together; passages of equal tokens share
-        that of their row evenly.
-        """
-        retriever = self._retriever
-        with exclusive(retriever.model):
-            if self._cached is None or self._cached[0] is not retriever.index:
-                index, rows = retriever.index, retriever.index.rows
-                retriever.model.eval()
-                scores = score_rows(retriever.decoder(1).generator, index, retriever.codec.model_input([]))
-                scores = scores - np.log(np.diff(rows.members_before(np.arange(len(rows) + 1))))
-                scores = scores[rows.row_of.astype(np.int64)][:-1]
-                if retriever.spans is not None:
-                    scores = np.logaddexp.reduceat(scores, retriever.spans.offsets[:-1])
-                self._cached = index, scores
-            return self._cached[1]
 
 
 class Remembering:
@@ -127,7 +74,7 @@ def open_sources(
 
 
 class WeightedSource(NamedTuple):
-    """A source and its weight w (negative: the prior is subtracted).
+    """A source and its weight w.
 
     ``temperature`` is the T by which scores are divided; None: the default of the source. ``called`` is its
     name; empty: its kind.
@@ -150,8 +97,8 @@ class WeightedSource(NamedTuple):
 def check_priors(priors: Sequence[WeightedSource], corpus: Corpus) -> None:
     for prior in priors:
         source = prior.source
-        if not math.isfinite(prior.weight):
-            raise ConfigError(f"the weight of {prior.name} must be a finite number, got {prior.weight}.")
+        if not 0 <= prior.weight < math.inf:
+            raise ConfigError(f"the weight of {prior.name} must be at least 0, got {prior.weight}.")
         if source.corpus.fingerprint != corpus.fingerprint:
             raise MismatchError(
                 f"{prior.name} is over {source.corpus.source} ({counted(len(source.corpus), 'passage')}) "

@@ -30,20 +30,14 @@ from grls.data.filters import Allow, Filter, one_each
 from grls.data.types import Hit, Query
 from grls.decode.beam import ScoredPassage
 from grls.decode.prior import Prior
-from grls.errors import DataError
+from grls.errors import ConfigError, Option
 from grls.io.arguments import options
 from grls.retrieve.base import ChainToContinue, Description, Evidence, HopHits, NextHop, Plan, PlanSource
 from grls.retrieve.generative.plans import run_plans
 from grls.retrieve.generative.retriever import GenerativeRetriever, as_generator
 from grls.retrieve.hops.finders import hits_and_done
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
-from grls.retrieve.hybrid.priors import (
-    EmptyPromptPrior,
-    WeightedSource,
-    check_priors,
-    prior_of,
-    scoring,
-)
+from grls.retrieve.hybrid.priors import WeightedSource, check_priors, prior_of, scoring
 from grls.retrieve.queries import evidence_numbers, queries_of
 from grls.retrieve.registry import Opening, open_member
 from grls.retrieve.spec import MANIFEST, check_fields, from_fields, from_record
@@ -88,18 +82,12 @@ class HybridRetriever:
     def open(cls, folder: Path, spec: dict[str, Any], opening: Opening) -> Self:
         """Priors of folders are opened in float32; ``bm25`` is over the generator's corpus."""
         file = folder / MANIFEST
-        check_fields(spec, ("generator", "priors"), ("empty_weight", "normalized"), file)
+        check_fields(spec, ("generator", "priors"), ("normalized",), file)
         options = from_fields(PriorOptions, spec, file, "hybrid")
         member = open_member(spec["generator"], folder, "generator", replace(opening, hop_by_hop=False))
         generator = as_generator(member, f"{file}: priors look ahead for a generator")
         named = from_fields(_Priors, spec, file, "hybrid").priors
         specs = [from_record(PriorSpec, record, file, f"priors[{n}]") for n, record in enumerate(named)]
-        if options.normalized and not specs:
-            raise DataError(
-                "normalized is for a generator that was trained beside priors, but there is no prior: name "
-                "them in priors, or leave normalized out.",
-                file,
-            )
         return cls.over(generator, specs, options, folder, opening)
 
     @classmethod
@@ -112,6 +100,8 @@ class HybridRetriever:
         opening: Opening | None = None,
     ) -> Self:
         """Add priors to a generator, opened in float32; their paths are relative to ``folder``."""
+        if not priors:
+            raise ConfigError(f"{Option('priors')} is empty: name a retriever that looks ahead.")
         opening = opening or Opening()
         search = replace(opening.search or generator.options, rescore=0, compile=False)
         opening = replace(
@@ -123,8 +113,6 @@ class HybridRetriever:
             named = prior.retriever
             name = Path(named).name if isinstance(named, str) else getattr(named, "name", member.kind)
             weighed.append(WeightedSource(scoring(member, name), prior.weight, prior.temperature, name))
-        if options.empty_weight:
-            weighed.append(WeightedSource(EmptyPromptPrior(generator), -options.empty_weight))
         return cls(generator, weighed, options.normalized)
 
     @property
@@ -141,24 +129,15 @@ class HybridRetriever:
 
     def describe(self) -> Description:
         described = self.generator.describe()
-        members, empty = self._members
         options = {
-            "prior": [prior.name for prior in members],
-            "prior_weight": [prior.weight for prior in members],
-            "prior_temperature": [prior.divisor for prior in members],
+            "prior": [prior.name for prior in self.priors],
+            "prior_weight": [prior.weight for prior in self.priors],
+            "prior_temperature": [prior.divisor for prior in self.priors],
             "prior_normalized": self.normalized,
-            "empty_weight": abs(empty),
         }
         mode, _, rescored = described.score_mode.partition(",")
         mode = f"{mode} with priors{',' + rescored if rescored else ''}"
         return Description("hybrid", mode, {**described.options, **options}, stages=described.stages)
-
-    @property
-    def _members(self) -> tuple[tuple[WeightedSource, ...], float]:
-        """The priors but that of an empty prompt (the last one), and its weight with the sign turned."""
-        if self.priors and isinstance(self.priors[-1].source, EmptyPromptPrior):
-            return self.priors[:-1], -self.priors[-1].weight
-        return self.priors, 0.0
 
     def fingerprint(self) -> str:
         parts = [self.generator.fingerprint(), *(prior.source.fingerprint() for prior in self.priors)]
@@ -166,7 +145,7 @@ class HybridRetriever:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def untuned(self) -> str:
-        sources = [prior.source.fingerprint() for prior in self._members[0]]
+        sources = [prior.source.fingerprint() for prior in self.priors]
         return " ".join([self.generator.fingerprint(), *dict.fromkeys(sources)])
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from score_all import score_all
 from scripted_hops import ScriptedHops
 from small_data import FROGS, small_retriever, write_jsonl
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Chain, Hit, Passage, Query
-from grls.decode.score_all import score_all
 from grls.index.build import index_sequences
 from grls.models.seq2seq.slots import Seq2SeqGenerator
 from grls.retrieve.bm25 import BM25Retriever

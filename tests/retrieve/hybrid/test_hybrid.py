@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from score_all import score_all
 from small_data import queries, scratch, small_retriever, write_small
 
 from grls.data.codec import Limits
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split
 from grls.data.types import Passage, Query
-from grls.decode.score_all import score_all
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics import means, sequence_recall
 from grls.identifiers.spans import Spans
@@ -25,7 +25,7 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.hybrid import priors
-from grls.retrieve.hybrid.priors import EmptyPromptPrior, WeightedSource
+from grls.retrieve.hybrid.priors import WeightedSource
 from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.tune.priors import Pool, Setting, beside, prior_choices, tune_in_turn, tune_together
 from grls.tune.step import DevQueries, Quality
@@ -61,19 +61,8 @@ def given_all(scores: dict[str, float], generator: GenerativeRetriever) -> list[
 def test_scores_are_those_of_the_formula(
     generator: GenerativeRetriever, dense: DenseRetriever, bm25: BM25Retriever
 ) -> None:
-    empty = EmptyPromptPrior(generator)
-    hybrid = HybridRetriever(
-        generator,
-        [
-            WeightedSource(dense, 0.5, 10.0),
-            WeightedSource(bm25, 0.25),
-            WeightedSource(empty, -0.4),
-        ],
-    )
+    hybrid = HybridRetriever(generator, [WeightedSource(dense, 0.5, 10.0), WeightedSource(bm25, 0.25)])
     count = len(generator.corpus)
-    nothing = np.array(
-        score_all(generator.decoder(1).generator, generator.index, generator.codec.model_input([]))
-    )
     for query, hits in zip(QUERIES, hybrid.retrieve(QUERIES, count), strict=True):
         alone = {h.id: h.score for h in generator.retrieve([query], count)[0]}
         inner = {h.id: h.score / 10.0 for h in dense.retrieve([query], count)[0]}
@@ -82,7 +71,6 @@ def test_scores_are_those_of_the_formula(
             np.array(given_all(alone, generator))
             + 0.5 * log_softmax(given_all(inner, generator))
             + 0.25 * log_softmax(given_all(words, generator))
-            - 0.4 * log_softmax(nothing[:-1])
         )
         assert len(hits) == count
         found = given_all({h.id: h.score for h in hits}, generator)
@@ -128,25 +116,9 @@ def test_done_has_its_share_unless_the_prior_knows_it(
 def test_done_that_fell_out_of_the_beam_is_not_known(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(priors, "DONE_SHARE", -500.0 / 1e-3)
     narrow = small_retriever(data, beams=2)
-    prior = WeightedSource(EmptyPromptPrior(narrow), 1e-3)
+    prior = WeightedSource(BM25Retriever(narrow.corpus), 1e-3)
     steps = HybridRetriever(narrow, [prior]).retrieve_hop(QUERIES, NONE, 1)
     assert [(len(step.hits), step.done) for step in steps] == [(1, None), (1, None)]
-
-
-def test_the_empty_prompt_is_asked_once_and_again_when_passages_come(data: Path) -> None:
-    generator = small_retriever(data)
-    prior = EmptyPromptPrior(generator)
-    first = prior.log_probabilities()
-    assert prior.log_probabilities() is first
-    whole = score_all(generator.decoder(1).generator, generator.index, generator.codec.model_input([]))
-    assert first == pytest.approx(whole[:-1], abs=1e-4)
-    twin = next(iter(generator.corpus)).text  # as a passage that is there: they share its probability
-    generator.add([Passage("new", "the otter is a new one ."), Passage("twin", twin)])
-    second = prior.log_probabilities()
-    assert len(second) == len(first) + 2
-    assert second[-1] == second[0]
-    whole = score_all(generator.decoder(1).generator, generator.index, generator.codec.model_input([]))
-    assert second[0] == pytest.approx(whole[0] - np.log(2), abs=1e-4)
 
 
 def test_a_model_without_slots_takes_the_plain_search(
@@ -238,9 +210,9 @@ def start(name: str) -> WeightedSource:
 
 
 class _Small:
-    """A small generator, its dev queries and all settings of BM25 and the empty prompt."""
+    """A small generator, its dev queries and all settings of BM25 and a bi-encoder."""
 
-    def __init__(self, data: Path, spans: bool):
+    def __init__(self, data: Path, spans: bool, biencoder: BiEncoderModel):
         self.generator: GenerativeRetriever = small_retriever(data)
         if spans:
             parts = (self.generator.model, self.generator.codec.tokenizer, self.generator.corpus)
@@ -249,8 +221,10 @@ class _Small:
         self.queries, qrels = read_split(data, "train")
         self.gold = [gold_passages(query, qrels) for query in self.queries]
         bm25 = WeightedSource(BM25Retriever(self.generator.corpus), 0.0)
-        empty = WeightedSource(EmptyPromptPrior(self.generator), 0.0)
-        self.choices = prior_choices([bm25], empty, (0.1, 0.25, 1.0, 4.0, 16.0), (0.3,))
+        dense = WeightedSource(DenseRetriever.assemble(biencoder, self.generator.corpus), 0.0)
+        self.choices = [
+            *prior_choices([bm25], (0.1, 0.25, 1.0, 4.0, 16.0)), *prior_choices([dense], (0.3,))
+        ]  # fmt: skip
         self.pool = Pool(self.generator, self.queries, self.gold, K, self.choices)
         self.searched = 0
 
@@ -268,16 +242,16 @@ class _Small:
 
 
 @pytest.fixture(params=[False, True], ids=["passages", "spans"])
-def small(tmp_path: Path, request: pytest.FixtureRequest) -> _Small:
-    return _Small(write_small(tmp_path / "data"), request.param)
+def small(tmp_path: Path, biencoder: BiEncoderModel, request: pytest.FixtureRequest) -> _Small:
+    return _Small(write_small(tmp_path / "data"), request.param, biencoder)
 
 
 def test_a_pool_that_holds_all_promises_what_is_found(small: _Small) -> None:
-    bm25, empty = small.choices
-    alone = (bm25[0], empty[0])
+    bm25, dense = small.choices
+    alone = (bm25[0], dense[0])
     small.pool.add(alone, HybridRetriever(small.generator, alone).candidates(small.queries, 10_000))
     promised, measured = set(), set()
-    for setting in ((one, other) for one in bm25 for other in empty):
+    for setting in ((one, other) for one in bm25 for other in dense):
         value = small.search(setting)
         assert small.pool.quality(setting) == pytest.approx(value)
         promised.add(round(small.pool.quality(setting).recall, 6))
@@ -289,11 +263,11 @@ def test_a_pool_that_holds_all_promises_what_is_found(small: _Small) -> None:
 def test_few_searches_find_what_all_would(small: _Small) -> None:
     tuned = tune_together(small.choices, small.search, small.pool)
     assert small.searched < 2 * len(small.choices[0])
-    bm25, empty = small.choices
-    recalls = np.array([[small.search((one, other)).recall for other in empty] for one in bm25])
+    bm25, dense = small.choices
+    recalls = np.array([[small.search((one, other)).recall for other in dense] for one in bm25])
     every = beside(recalls)
     assert every.min() < 0.8 * every.max()
-    place = bm25.index(tuned.priors[0]), empty.index(tuned.priors[1])
+    place = bm25.index(tuned.priors[0]), dense.index(tuned.priors[1])
     level = recalls[every >= every.max() - 1e-9]  # of equal recalls neighbours do not decide
     assert recalls[place] in level
     assert small.search(tuned.priors).recall == pytest.approx(tuned.recall)
@@ -305,7 +279,7 @@ class _Promises:
 
 
 def test_what_was_promised_too_much_is_not_chosen_and_ties_go_to_the_smaller_weight() -> None:
-    choices = prior_choices([start("a")], start("e"), (1.0, 2.0, 3.0))
+    choices = prior_choices([start("a")], (1.0, 2.0, 3.0))
     pool: Any = _Promises(lambda setting: float(setting[0].weight == 1))
     tuned = tune_together(choices, lambda setting: Quality(0.0 if setting[0].weight < 2 else 0.5), pool)
     assert tuned.priors[0].weight >= 2
@@ -315,7 +289,7 @@ def test_what_was_promised_too_much_is_not_chosen_and_ties_go_to_the_smaller_wei
 
 
 def test_weights_that_are_as_good_within_the_error_give_way_to_the_lightest_that_a_search_confirms() -> None:
-    choices = prior_choices([start("a")], start("e"), (1.0, 2.0, 3.0))
+    choices = prior_choices([start("a")], (1.0, 2.0, 3.0))
     found = {0.0: 0.1, 1.0: 0.8, 2.0: 0.85, 3.0: 0.9}
     pool: Any = _Promises(lambda setting: found[setting[0].weight])
     pool.as_good = lambda setting, best: found[setting[0].weight] >= found[best[0].weight] - 0.11
@@ -324,7 +298,7 @@ def test_weights_that_are_as_good_within_the_error_give_way_to_the_lightest_that
         return Quality(found[setting[0].weight])
 
     assert tune_together(choices, measure, pool).priors[0].weight == 3.0
-    assert tune_together(choices, measure, pool, lightest=True) == ((choices[0][1], choices[1][0]), 0.8)
+    assert tune_together(choices, measure, pool, lightest=True) == ((choices[0][1],), 0.8)
     pool.as_good = lambda setting, best: (
         setting == best or (setting[0].weight == 1 and found[1.0] > 0.7)
     )  # promised, and not kept
@@ -340,7 +314,7 @@ def test_weights_that_are_as_good_within_the_error_give_way_to_the_lightest_that
 def test_luck_that_does_not_extend_to_neighbours_is_not_chosen() -> None:
     """A peak between two valleys loses to a plateau that is a little lower."""
     found = dict(zip((0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0), (0.1, 0.6, 0.1, 0.4, 0.5, 0.4, 0.1), strict=True))
-    choices = prior_choices([start("a")], start("e"), tuple(found)[1:])
+    choices = prior_choices([start("a")], tuple(found)[1:])
     pool: Any = _Promises(lambda setting: found[setting[0].weight])
     tuned = tune_together(choices, lambda setting: Quality(found[setting[0].weight]), pool)
     assert tuned.priors[0].weight == 4.0
@@ -348,7 +322,7 @@ def test_luck_that_does_not_extend_to_neighbours_is_not_chosen() -> None:
 
 def test_of_equal_recalls_the_order_decides_and_then_the_smaller_weight_not_the_edge() -> None:
     """An edge of the grid has fewer neighbours, whose mean may be the higher one by that alone."""
-    choices = prior_choices([start("a"), start("b")], start("e"), (1.0, 2.0, 4.0))
+    choices = prior_choices([start("a"), start("b")], (1.0, 2.0, 4.0))
     recall = {(2.0, 1.0): 0.9, (4.0, 0.0): 0.9, (4.0, 1.0): 0.8, (2.0, 0.0): 0.8}
 
     def weights(setting: Setting) -> tuple[float, float]:
@@ -368,14 +342,14 @@ def test_one_prior_after_another_is_tuned_and_ties_go_to_the_smaller_weight() ->
     seen = []
 
     def measure(priors: Sequence[WeightedSource]) -> Quality:
-        a, b, empty = priors
-        seen.append((a.weight, b.weight, empty.weight))
-        return Quality((a.weight == 1) + min(b.weight / 2, 1) - 10 * abs(empty.weight + 0.2))
+        a, b = priors
+        seen.append((a.weight, b.weight))
+        return Quality((a.weight == 1) + min(b.weight / 2, 1))
 
-    choices = prior_choices([start("a"), start("b")], start("e"), (3.0, 2.0, 1.0), (0.1, 0.2))
+    choices = prior_choices([start("a"), start("b")], (3.0, 2.0, 1.0))
     tuned = tune_in_turn(choices, measure)
-    assert [prior.weight for prior in tuned.priors] == [1.0, 2.0, -0.2]
+    assert [prior.weight for prior in tuned.priors] == [1.0, 2.0]
     assert tuned.recall == pytest.approx(2.0)
-    assert len(seen) == 1 + 3 + 3 + 2
-    assert seen[1:3] == [(1.0, 0.0, 0.0), (2.0, 0.0, 0.0)]  # what counts less first
+    assert len(seen) == 1 + 3 + 3
+    assert seen[1:3] == [(1.0, 0.0), (2.0, 0.0)]  # what counts less first
     assert {setting[0] for setting in seen[4:]} == {1.0}  # the first one stays at its best

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from models_small import log_probability, small_gpt2, small_llama
+from score_all import score_all
 from small_data import scratch, small_tokenizer, write_small
 from train_helpers import always, chain_module
 from transformers import (
@@ -21,7 +22,6 @@ from grls.data.codec import Codec, Limits
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
 from grls.data.types import Passage, Query
-from grls.decode.score_all import score_all
 from grls.errors import ConfigError
 from grls.index.base import ConstraintIndex
 from grls.index.build import build_index

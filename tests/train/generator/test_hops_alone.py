@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 from models_small import END, PAD, small_bart, small_t5
+from score_all import score_all
 
-from grls.decode.score_all import score_all
 from grls.index.base import ConstraintIndex
 from grls.index.build import index_sequences
 from grls.models.load.build import Loaded
