@@ -162,13 +162,15 @@ class Corpus:
         for batch in self.batches():
             yield from batch
 
+    @checked
     def passages(self, numbers: Sequence[int]) -> list[Passage]:
         """The passages of these numbers, in their order."""
-        return as_passages(self.table[self._rows("passages", numbers)])
+        return as_passages(self.table[self._rows(numbers)])
 
+    @checked
     def with_metadata(self, numbers: Sequence[int]) -> list[tuple[Passage, PassageMetadata]]:
         """The passages of these numbers, in their order, each with its metadata."""
-        rows = self.table[self._rows("with_metadata", numbers)]
+        rows = self.table[self._rows(numbers)]
         return list(zip(as_passages(rows), map(PassageMetadata, rows["metadata"]), strict=True))
 
     def batches(self, size: int = BATCH) -> Iterator[list[Passage]]:
@@ -196,32 +198,28 @@ class Corpus:
     def _ids(self) -> pa.ChunkedArray:
         return self.table.data.column("_id")
 
+    @checked
     def ids(self, numbers: Sequence[int]) -> list[str]:
         """The ids of the passages of these numbers, in their order."""
-        names: list[str] = self._ids.take(arrow_numbers(self._rows("ids", numbers))).to_pylist()
+        names: list[str] = self._ids.take(arrow_numbers(self._rows(numbers))).to_pylist()
         return names
 
-    def _rows(self, call: str, numbers: Sequence[int]) -> list[int]:
-        """The numbers of passages as rows of the table; others are refused (ConfigError)."""
-        rows: Any = numbers
-        if isinstance(rows, np.ndarray):
-            rows = rows.tolist()
-        if not isinstance(rows, list | range) or not set(map(type, rows)) <= {int}:
-            rows = fitted_argument(f"Corpus.{call}", "numbers", Sequence[int], rows)
-        if len(rows) and not 0 <= min(rows) <= max(rows) < len(self):
-            wrong = [number for number in rows if not 0 <= number < len(self)]
+    def _rows(self, numbers: Sequence[int]) -> list[int]:
+        """The numbers of passages as rows of the table."""
+        if len(numbers) and not 0 <= min(numbers) <= max(numbers) < len(self):
+            wrong = [number for number in numbers if not 0 <= number < len(self)]
             raise ConfigError(
-                f"Corpus.{call}: there is no passage number {wrong[0]}; {self.source} has "
+                f"there is no passage number {wrong[0]}; {self.source} has "
                 f"{counted(len(self), 'passage')}, numbered from 0."
             )
-        return list(rows)
+        return list(numbers)
 
     def numbers(self, ids: Sequence[str]) -> list[int | None]:
         """The numbers of these ids; None for an id that is not in the corpus.
 
         The first call hashes all ids; the hashes stay in memory, 16 bytes a passage.
         """
-        if not isinstance(ids, list) or not set(map(type, ids)) <= {str}:
+        if not isinstance(ids, list) or not set(map(type, ids)) <= {str}:  # half a character finds nothing
             ids = fitted_argument("Corpus.numbers", "ids", Sequence[str], ids)
         if not len(ids) or not len(self):
             return [None] * len(ids)
@@ -260,9 +258,10 @@ class Corpus:
         for texts in metadata_texts(self.table):
             yield from map(json.loads, texts)
 
+    @checked
     def metadata_of(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """That of the passages of these numbers, in their order."""
-        return [json.loads(text) for text in self.table[self._rows("metadata_of", numbers)]["metadata"]]
+        return [json.loads(text) for text in self.table[self._rows(numbers)]["metadata"]]
 
     @checked
     def extended(self, passages: Corpus) -> Corpus:
@@ -278,10 +277,10 @@ class Corpus:
             )
         return Corpus(PassageTable(*self.table.parts, *passages.table.parts), self.source)
 
+    @checked
     def select(self, numbers: Sequence[int]) -> Corpus:
         """The passages with these numbers, in memory."""
-        rows = arrow_numbers(self._rows("select", numbers))
-        return Corpus(PassageTable(self.table.data.take(rows)), self.source)
+        return Corpus(PassageTable(self.table.data.take(arrow_numbers(self._rows(numbers)))), self.source)
 
     @checked
     def write(self, path: str | Path) -> None:

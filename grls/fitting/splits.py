@@ -289,16 +289,16 @@ def divided(
         }[pseudo.get(DEV)]
         changes.append(f"no test queries: the report is on {told}")
     qrels = {name: qrels[name] for name in (TRAIN, TUNE, DEV, TEST, LINKS) if name in qrels}
+    known = {query.id: query for query in queries}
+    learned = qrels[DEV if TRAIN in pseudo and DEV not in pseudo else TRAIN]
+    golds = [len(gold_passages(known[query], learned)) for query in learned]
+    gold, several = fmean(golds), fmean(size > 1 for size in golds)
+    gold_hops = max(2, min(max(golds), round(2 * gold), 4)) if several >= _ASKS else 1
     every = {query: grades for judged in qrels.values() for query, grades in judged.items()}
     own = passage_queries(queries, every, corpus)
     if own:
         changes.append(own_told(len(own), "the corpus"))
-    sample, unlabelled = spread(corpus, _SAMPLE), DEV in pseudo
-    known = {query.id: query for query in queries}
-    learned = qrels[DEV if TRAIN in pseudo and not unlabelled else TRAIN]
-    golds = [len(gold_passages(known[query], learned)) for query in learned]
-    gold, several = fmean(golds), fmean(size > 1 for size in golds)
-    gold_hops = max(2, min(max(golds), round(2 * gold), 4)) if several >= _ASKS else 1
+    sample = spread(corpus, _SAMPLE)
     return SplitData(
         name, corpus, queries, qrels, digest.hexdigest(), tuple(changes), pseudo, own,
         words=fmean(count_words(f"{passage.title} {passage.text}") for passage in sample),

@@ -368,8 +368,9 @@ def _listed(value: Any, kind: Any, inner: Sequence[Any]) -> Any:
         element is Any
         or (alike and get_args(element)[-1:] in ((), (Any,)))
         or (texts and types <= {str} and is_whole_text("".join(values)))
+        or (element is int and types <= {int})
     ):
-        fits = values  # a corpus of passages, or a list of ids: the usual case takes no time
+        fits = values  # passages, ids or numbers: the usual case takes no time
     else:
         fits = []
         for number, entry in enumerate(values):

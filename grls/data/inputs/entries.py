@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import query_of, read_queries
-from grls.data.documents import READERS, Unread, document_files, entry_documents, passages_of, read_documents
+from grls.data.documents import (
+    READERS,
+    Documents,
+    Unread,
+    document_files,
+    entry_documents,
+    passages_of,
+    read_documents,
+)
 from grls.data.inputs.tables import (
     CORPUS_FORM,
     QUERY_FORM,
@@ -164,11 +172,11 @@ def corpus_of(passages: Any, source: str = "corpus") -> Corpus:
         if not len(passages):
             raise DataError("there is no passage; expected at least one.", passages.source)
         return passages
-    if holds_documents(passages):
-        return documents(passages)
     path = existing_path(passages, source)
     if path is not None:
-        return Corpus.read(path)
+        return _of_files([path]) if _holds_documents(path) else Corpus.read(path)
+    if _are_paths(passages):
+        return _of_files(passages)
     form = replace(CORPUS_FORM, source=source)
     rows: list[Passage] = []
     metadata: list[dict[str, Any]] = []
@@ -181,25 +189,27 @@ def corpus_of(passages: Any, source: str = "corpus") -> Corpus:
     return Corpus.from_passages(rows, source, metadata)
 
 
+_WORDS = 100  # of a passage of documents, at most
 _OWN = ("corpus.jsonl", "queries.jsonl", "qrels", "grls.json")
 """What a data set or a retriever holds, and a folder of documents does not."""
 
 
-def holds_documents(source: Any) -> bool:
-    """Whether it is a folder of documents, one (without ending: no JSON), or a list of ``Path``."""
-    if isinstance(source, list | tuple) and source and all(isinstance(each, Path) for each in source):
-        return True
-    path = existing_path(source, "documents")
-    if path is None or path.is_file():
-        if path is None or path.suffix:
-            return path is not None and path.suffix.lower() in READERS
-        with path.open("rb") as file:
-            return file.read(64).lstrip(b"\xef\xbb\xbf\r\n\t ")[:1] != b"{"
-    return path.is_dir() and not any((path / name).exists() for name in _OWN)
+def _are_paths(source: Any) -> bool:
+    return isinstance(source, list | tuple) and bool(source) and all(isinstance(one, Path) for one in source)
+
+
+def _holds_documents(path: Path) -> bool:
+    """Whether it is a folder of documents, or one (without ending: no JSON)."""
+    if path.is_dir():
+        return not any((path / name).exists() for name in _OWN)
+    if path.suffix or not path.is_file():
+        return path.suffix.lower() in READERS
+    with path.open("rb") as file:
+        return file.read(64).lstrip(b"\xef\xbb\xbf\r\n\t ")[:1] != b"{"
 
 
 @checked
-def documents(source: Any, *, words: Count = 100) -> Corpus:
+def documents(source: Any, *, words: Count = _WORDS) -> Corpus:
     """A corpus of the passages of documents: text, Markdown, HTML, and with an extra PDF and DOCX.
 
     A passage lies within one section, under its heading, and ends with a paragraph or sentence where it can.
@@ -216,28 +226,35 @@ def documents(source: Any, *, words: Count = 100) -> Corpus:
         DataError: There is no file, or none that gives a passage (the error says why).
     """
     path = existing_path(source, "documents")
-    name = "documents" if path is None else str(path)
-    if path is not None or holds_documents(source):
-        given: list[Path] = list(source) if path is None else [path]
-        if lacking := [each for each in given if not each.exists()]:
-            raise DataError("no such file or folder.", lacking[0])
-        files, skipped = list[Path](), list[Unread]()
-        for each in given:
-            inside, others = document_files(each) if each.is_dir() else ([each], [])
-            files += inside
-            skipped += others
-        if not files and not skipped:
-            raise DataError(
-                "there is no file here; expected corpus.jsonl (a data set), or text, Markdown, HTML, PDF or "
-                "DOCX files.",
-                name,
-            )
-        roots = [each.absolute() if each.is_dir() else each.absolute().parent for each in given]
-        found = read_documents(files, Path(os.path.commonpath(roots)))
-        found.unread.extend(skipped)
-    else:
-        entries = entries_of(source, replace(CORPUS_FORM, source=name))
-        found = entry_documents([(each, entry.text, str(entry.own or "")) for _, each, entry in entries])
+    if path is not None or _are_paths(source):
+        return _of_files(source if path is None else [path], words)
+    entries = entries_of(source, replace(CORPUS_FORM, source="documents"))
+    texts = [(name, entry.text, str(entry.own or "")) for _, name, entry in entries]
+    return _of_documents(entry_documents(texts), "documents", words)
+
+
+def _of_files(given: Sequence[Path], words: int = _WORDS) -> Corpus:
+    name = str(given[0]) if len(given) == 1 else "documents"
+    if lacking := [each for each in given if not each.exists()]:
+        raise DataError("no such file or folder.", lacking[0])
+    files, skipped = list[Path](), list[Unread]()
+    for each in given:
+        inside, others = document_files(each) if each.is_dir() else ([each], [])
+        files += inside
+        skipped += others
+    if not files and not skipped:
+        raise DataError(
+            "there is no file here; expected corpus.jsonl (a data set), or text, Markdown, HTML, PDF or "
+            "DOCX files.",
+            name,
+        )
+    roots = [each.absolute() if each.is_dir() else each.absolute().parent for each in given]
+    found = read_documents(files, Path(os.path.commonpath(roots)))
+    found.unread.extend(skipped)
+    return _of_documents(found, name, words)
+
+
+def _of_documents(found: Documents, name: str, words: int) -> Corpus:
     passages, metadata, lost = passages_of(found, words)
     told = f"{counted(len(found.read), 'document')} read, not these:\n{found.table()}"
     if not passages:

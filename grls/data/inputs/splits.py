@@ -50,8 +50,7 @@ def given_data(
     Splits that are not given are those of the data set folder ``queries`` (without them ``corpus``), which
     calls them ``names``. If it has no qrels at all, the evidence of its queries is their gold, to learn from.
     """
-    place = existing_path(corpus, "corpus")
-    passages = corpus_of(corpus)
+    passages, place = corpus_of(corpus), existing_path(corpus, "corpus")
     if place is not None and queries is None:
         _refuse_faults(place, passages)
     folder = place if queries is None else existing_path(queries, "queries")
