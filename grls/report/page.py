@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from html import escape
 from importlib.resources import files
+from itertools import count
 from math import ceil, floor, log10
 from pathlib import Path
 from statistics import fmean
@@ -420,33 +421,49 @@ def _time(seconds: float) -> str:
 
 
 def quality_by_time(points: Mapping[str, tuple[float, float]], chosen: str, measure: str) -> Picture:
-    """Quality by time, of each name its (seconds a query, share of 1); the time axis is logarithmic."""
+    """Quality by time, of each name its (seconds a query, share of 1); the time axis is logarithmic.
+
+    A label stands beside its point, or below that, where it lies on no other label and no point.
+    """
     times = [log10(seconds) for seconds, _ in points.values()]
     low, high = floor(min(times)), max(ceil(max(times)), floor(min(times)) + 1)
-    worst, best = (of(value for _, value in points.values()) for of in (min, max))
-    marks, free = [], {"start": 0.0, "end": 0.0}  # on each side the next name stands below the others
-    ranked = sorted(
-        zip(points.items(), times, strict=True), key=lambda point: (-point[0][1][1], point[0][0] != chosen)
-    )
-    for (name, (_, value)), time in ranked:
-        x, y = 20 + 440 * (time - low) / (high - low), 25 + 200 * (best - value) / max(best - worst, 0.01)
-        side, shift = ("end", -10) if x > 240 else ("start", 10)
-        free[side] = below = max(free[side] + 16, y)
+    worst, best = (100 * of(value for _, value in points.values()) for of in (min, max))
+    step = next(s for s in (n * 10**power for power in count() for n in (1, 2, 5)) if 4 * s >= best - worst)
+    top = max(ceil(best / step), 1)
+    bottom = min(floor(worst / step), top - 1)
+    across, down = 400 / (high - low), 200 / (top - bottom)
+    places = {
+        name: (50 + across * (log10(seconds) - low), 20 + down * (top - 100 * value / step))
+        for name, (seconds, value) in points.items()
+    }
+    taken = [(x - 8, x + 8, y) for x, y in places.values()]  # from left to right, at a height
+    marks = []
+    for name in sorted(points, key=lambda name: (name != chosen, places[name][1])):
+        (x, y), value = places[name], 100 * points[name][1]
         size, role = (7, "chosen") if name == chosen else (4, "other")
-        words = escape(textwrap.shorten(f"{100 * value:.1f} {name}", 40, placeholder=" …"))
-        if below > y + 8:
-            led = f"M{x:.0f} {y:.0f}L{x + shift:.0f} {below:.0f}"
+        words = textwrap.shorten(f"{value:.1f} {name}", 40, placeholder=" …")
+        wide = (8 if name == chosen else 7.3) * len(words)
+        left, at = (x + 10 if x + 10 + wide <= 480 else max(x - 10 - wide, 50)), y
+        while any(left < end and start < left + wide and abs(at - other) < 15 for start, end, other in taken):
+            at += 1
+        taken.append((left, left + wide, at))
+        if at > y + 8:
+            end = left if left > x else min(x, left + wide)
+            led = f"M{x:.0f} {y:.0f}L{end:.0f} {at - 6 * (end == x):.0f}"
             marks.append(f'<path d="{led}" stroke="currentColor" stroke-opacity="0.4"/>')
         marks.append(
-            f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{size}" class="{role}"/><text x="{x + shift:.0f}" '
-            f'y="{below + 4:.0f}" text-anchor="{side}" class="{role}">{words}</text>'
+            f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{size}" class="{role}"/>'
+            f'<text x="{left:.0f}" y="{at + 4:.0f}" class="{role}">{escape(words)}</text>'
         )
-    end = max(240, *free.values()) + 8
+    end = max(220, *(at for *_, at in taken)) + 12
     for tick in range(low, high + 1):
-        x = 20 + 440 * (tick - low) / (high - low)
-        marks.append(f'<path d="M{x:.0f} 10V{end:.0f}" stroke="currentColor" stroke-opacity="0.15"/>')
-        side = "start" if tick == low else "end" if tick == high else "middle"
-        marks.append(f'<text x="{x:.0f}" y="{end + 16:.0f}" text-anchor="{side}">{_time(10.0**tick)}</text>')
+        x = 50 + across * (tick - low)
+        marks.append(f'<path d="M{x:.0f} 20V{end:.0f}" stroke="currentColor" stroke-opacity="0.15"/>')
+        marks.append(f'<text x="{x:.0f}" y="{end + 16:.0f}" text-anchor="middle">{_time(10.0**tick)}</text>')
+    for tick in range(bottom, top + 1):
+        y = 20 + down * (top - tick)
+        marks.append(f'<path d="M50 {y:.0f}H450" stroke="currentColor" stroke-opacity="0.15"/>')
+        marks.append(f'<text x="38" y="{y + 4:.0f}" text-anchor="end">{tick * step}</text>')
     svg = (
         f'<svg aria-hidden="true" xmlns="http://www.w3.org/2000/svg" width="560" '
         f'viewBox="0 0 480 {end + 24:.0f}" '

@@ -526,10 +526,34 @@ def test_the_first_screen_has_the_chosen_one_its_gain_and_all_by_time_and_the_re
     assert picture.caption == "R@5 (%) on 3 cut sentences, by time a query"
     svg = ElementTree.fromstring(picture.svg)
     marks = svg.findall("{*}circle")
-    assert [round(float(m.get("cx"))) for m in marks] == [460, 20, 240]  # the best first; log time
+    places = [(round(float(m.get("cx"))), round(float(m.get("cy")))) for m in marks]
+    assert places == [(450, 20), (50, 220), (250, 220)]  # the chosen one first; log time; 10 points a line
     assert [m.get("r") for m in marks] == ["7", "4", "4"]  # the chosen one is larger
-    names = [text for text in svg.findall("{*}text") if text.get("class")]
-    assert [text.get("y") for text in names] == ["29", "229", "245"]  # equal values, names apart
+    scale = [text.text for text in svg.findall("{*}text") if not text.get("class")]
+    assert scale == ["1 ms", "10 ms", "100 ms", "1 s", "10 s", "50", "60", "70", "80", "90"]
     html = render_html(page._replace(answer=tuple(blocks)))
     assert html.index("+40.0</dt>") < html.index("<circle") < html.index("<details>")
     assert Document(html).named("details") == [{}] * len(page.sections)  # none is open
+
+
+@pytest.mark.parametrize(
+    ("points", "scale"),
+    [
+        ({"a": (0.01, 0.5), "b": (0.01, 0.5), "c": (0.01, 0.5)}, ["49", "50"]),
+        ({"none": (0.01, 0.0), "of these": (2.0, 0.0)}, ["0", "1"]),
+        ({"all": (0.0045, 1.0), "of these": (0.005, 1.0)}, ["99", "100"]),
+        ({f"a system of name {n}": (0.9 + n / 100, 0.9 + n / 500) for n in range(9)}, ["90", "91", "92"]),
+    ],
+)
+def test_labels_of_equal_and_near_systems_lie_on_nothing_and_the_axes_have_a_scale(points, scale):
+    svg = ElementTree.fromstring(quality_by_time(points, [*points][-1], "R@5").svg)
+    texts = svg.findall("{*}text")
+    assert [text.text for text in texts if not text.get("class") and "s" not in text.text] == scale
+    dots = [(float(m.get("cx")), float(m.get("cy"))) for m in svg.findall("{*}circle")]
+    taken = [(x - 4, x + 4, y) for x, y in dots]
+    for text in (text for text in texts if text.get("class")):
+        left, at = float(text.get("x")), float(text.get("y")) - 4
+        right = left + 7 * len(text.text)
+        assert 0 <= left < right <= 480
+        assert not any(left < end and begin < right and abs(at - y) < 12 for begin, end, y in taken)
+        taken.append((left, right, at))
