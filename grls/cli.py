@@ -27,6 +27,7 @@ import grls
 from grls.errors import ConfigError, DataError, Option
 from grls.io import ending
 from grls.io.arguments import UnfitError, fitted
+from grls.io.files import near_name
 from grls.io.option_errors import (
     InParagraphs,
     PlainParser,
@@ -497,7 +498,7 @@ def _refuse_early(options: Mapping[str, Any], prog: str) -> None:
     if isinstance(data, str) and not data.startswith("hub:") and not os.path.exists(data):  # noqa: PTH110
         raise DataError(
             "no such folder; a data set is a folder with corpus.jsonl, queries.jsonl and qrels/"
-            f"{' (or give a folder of documents)' if prog == 'grls fit' else ''}.",
+            f"{' (or give a folder of documents)' if prog == 'grls fit' else ''}{near_name(data)}",
             data,
         )
     raw, out = options.get("raw"), options.get("out")
@@ -506,6 +507,12 @@ def _refuse_early(options: Mapping[str, Any], prog: str) -> None:
         if replaced == read or replaced in read.parents:
             raise ConfigError(
                 f"{out} holds the files to read, and would be replaced: give another {Option('out')}."
+            )
+        prepared = all((read / name).exists() for name in ("corpus.jsonl", "queries.jsonl", "qrels"))
+        if prepared and prog != "grls prepare beir":
+            raise ConfigError(
+                f"{raw} is prepared already, no raw files: `grls fit {quote(str(raw))} "
+                f"{Option('output', 'NEW')}` takes it as it is."
             )
     alone = [] if "retriever" in options or "run" not in options else [options["run"]]
     runs = options.get("runs") or alone

@@ -161,6 +161,7 @@ def test_help_explains_every_option(command: str, capsys: pytest.CaptureFixture[
     text = capsys.readouterr().out
     options = re.split(r"\n  (?=-)", text)[1:]
     assert len(options) >= 3
+    assert "configuration file" not in text  # jsonargparse's words for a section as a file
     for option in options:
         described = re.sub(r"\s+", " ", option).split("(")[0]
         name = described.split(" ")[0]
@@ -236,6 +237,12 @@ def test_what_is_wrong_is_told_before_anything_is_loaded(kinds: Path, tmp_path: 
         f"explain {bm25} --retriever q": f"the retriever is an option: `grls explain q --retriever {bm25}`.",
         "search no q": "no: no retriever here",
         f"search {'n' * 300} q": "n: no retriever here",
+        f"search {bm25.parent}/bm52 q": f"make one with `grls index`; did you mean {bm25}?",
+        f"serve {bm25.parent}/bm52": f"did you mean {bm25}?",
+        f"tune {bm25.parent}/bm52 --data {data}": f"did you mean {bm25}?",
+        f"search bm25 q --data {data}s": f"and qrels/; did you mean {data}?",
+        f"index bm25 --corpus {data}s --output {out}": f"s']; did you mean {data}?",
+        f"experiment {bm25.parent}/bm52 --data {data} --output {out}": f"before it; did you mean {bm25}?",
         f"retrieve {data} --data {bm25} --output {out}": "--data names a retriever, and the retriever is",
         f"retrieve bm25 --data no --output {out}": "no: no such folder; a data set is a folder with",
         f"fit no --output {out}": "corpus.jsonl, queries.jsonl and qrels/ (or give a folder of documents).",
@@ -243,6 +250,7 @@ def test_what_is_wrong_is_told_before_anything_is_loaded(kinds: Path, tmp_path: 
         f"evaluate no --data {data}": "no: no such file; expected a run",
         f"prepare beir --raw {data} --out {data}/../data": "holds the files to read, and would be replaced",
         f"prepare texts --raw {data}/qrels --out {data}": "holds the files to read, and would be replaced",
+        f"prepare musique --raw {data} --out {out}": f"prepared already, no raw files: `grls fit {data} --out",
         f"evaluate {data}/corpus.jsonl --data {data} --measures ndcgg": "measures: 'ndcgg' is no measure",
         f"fuse a b --output {out}": "a: no such file; expected a run",
         f"experiment no --output {out}": "no: no such file or retriever folder",

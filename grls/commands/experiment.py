@@ -16,7 +16,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.errors import ConfigError, DataError
 from grls.io.arguments import Count
-from grls.io.files import atomic_file, refuse_unwritable, without_ending, write_json
+from grls.io.files import atomic_file, near_name, refuse_unwritable, without_ending, write_json
 from grls.io.progress import counted, visible
 from grls.models.option_names import Device
 from grls.retrieve.generative.options import SearchOptions
@@ -54,7 +54,7 @@ def experiment_command(
     """Compare systems on the same queries, in one table.
 
     The table has each system's measures, their differences to a baseline with p values, hits by hop, seconds
-    and language-model tokens a query, and the minutes to index. It is printed, and written as OUTPUT.md,
+    and language-model tokens a query, and the seconds to index. It is printed, and written as OUTPUT.md,
     OUTPUT.tex (booktabs), OUTPUT.csv, OUTPUT.json and OUTPUT.html: a page that needs nothing else, with
     quality by time, every other metric and similarity. Retriever folders retrieve first, into OUTPUT-runs/;
     runs that are there already are used again. Runs of several data sets give a table each.
@@ -189,6 +189,7 @@ def _refuse_no_system(baseline: str | None, systems: Sequence[str]) -> None:
 def _named(words: Sequence[str]) -> list[tuple[str, list[str]]]:
     """The systems of a command: name, and paths of runs or folders; a run without ``NAME=`` has no name."""
     systems: list[tuple[str, list[str]]] = []
+    given: dict[tuple[Path, ...], str] = {}
     for word in words:
         name, equals, rest = word.partition("=")
         is_named = bool(equals) and not Path(word).exists()
@@ -196,9 +197,13 @@ def _named(words: Sequence[str]) -> list[tuple[str, list[str]]]:
         if not paths:
             raise DataError(
                 "no such file or retriever folder; give a run (.jsonl, .trec), a retriever folder, or bm25, "
-                "each with or without NAME= before it.",
+                f"each with or without NAME= before it{near_name(rest if is_named else word)}",
                 word,
             )
+        places = tuple(Path(path).resolve() for path in paths)
+        if places in given:
+            raise ConfigError(f"{given[places]} and {word} are the same system: leave one of them out.")
+        given[places] = word
         taken = [other for other, _ in systems]
         if not is_named:
             name = "" if Path(word).is_file() else Path(word).resolve().name

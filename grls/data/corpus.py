@@ -36,7 +36,7 @@ from grls.data.corpus_table import (
 from grls.data.types import Passage, PassageMetadata
 from grls.errors import ConfigError, DataError
 from grls.io.arguments import checked, fitted_argument, is_whole_text
-from grls.io.files import atomic_file
+from grls.io.files import atomic_file, near_name
 from grls.io.jsonl import write_line
 from grls.io.progress import counted
 
@@ -77,7 +77,7 @@ class Corpus:
         if not file.is_file():
             raise DataError(
                 "no such file; a corpus is a JSONL file or a folder with corpus.jsonl, which `grls prepare "
-                "texts` makes of documents.",
+                f"texts` makes of documents{near_name(path)}",
                 file,
             )
         table, facts = read_table(file)

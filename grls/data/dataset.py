@@ -27,7 +27,7 @@ from grls.data.inputs.tables import QUERY_FORM, in_layout
 from grls.data.types import Passage, Query
 from grls.data.words import pieces
 from grls.errors import DataError, Option
-from grls.io.files import atomic_folder, text_lines
+from grls.io.files import atomic_folder, near_name, text_lines
 from grls.io.jsonl import object_of, read_jsonl, string_of, write_line
 from grls.io.progress import counted, visible
 
@@ -155,7 +155,9 @@ def read_split(
     """
     if not Path(folder).exists():
         raise DataError(
-            "no such folder; a data set is a folder with corpus.jsonl, queries.jsonl and qrels/.", folder
+            "no such folder; a data set is a folder with corpus.jsonl, queries.jsonl and qrels/"
+            f"{near_name(folder)}",
+            folder,
         )
     file = Path(folder) / "qrels" / f"{split}.tsv"
     qrels = read_qrels(file)

@@ -58,7 +58,7 @@ from grls.evaluation.metrics import (
     sequence_recall,
     set_f1,
 )
-from grls.evaluation.misses import miss_kinds
+from grls.evaluation.misses import NOTE, miss_kinds
 from grls.evaluation.ruletaker import Problem, problem_of, states_problem
 from grls.io.progress import counted
 from grls.runs.comparable import refuse_other_data, refuse_unknown_passages
@@ -368,6 +368,8 @@ def format_report(report: Report) -> str:
     dicts = [values for values in report.values() if isinstance(values, dict)]
     if not all(depth.tells(metric) for values in dicts for metric in values):
         lines += ["", *textwrap.wrap(depth.note(), 100)]
+    if "misses" in report:
+        lines += ["", *textwrap.wrap(NOTE, 100)]
     return "\n".join(lines)
 
 
@@ -380,6 +382,11 @@ _LABELS = {
     "f1 known number": "set F1, known number",
     "set f1 known number": "set F1, known number",
     "done missing": "DONE missing",
+    "miss later hop": "missed: later hop",
+    "miss title detail": "missed: similar title",
+    "miss implicit first hop": "missed: not named",
+    "miss distracted": "missed: named",
+    "misses queries": "missed: queries",
 }
 
 

@@ -28,6 +28,12 @@ from grls.runs.results import find_passages, known_passages
 
 KINDS = ("miss_later_hop", "miss_title_detail", "miss_implicit_first_hop", "miss_distracted")
 ALIKE = 0.8
+NOTE = (
+    "Missed: the share of the queries with several gold passages whose first passages are not these. Later "
+    "hop: the first gold passage was found. Similar title: another passage was found whose title is nearly "
+    "that of the first. Not named: the question does not name the title of the first. Named: it does."
+)
+"""What the rows of a table mean, by their labels (:func:`grls.evaluation.evaluate.measure_label`)."""
 
 
 def miss_kind(

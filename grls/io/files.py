@@ -22,6 +22,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -170,6 +171,14 @@ def write_json(path: str | Path, value: Any) -> None:
     with atomic_file(path) as stream:
         json.dump(value, stream, indent=2, ensure_ascii=False)
         stream.write("\n")
+
+
+def near_name(path: str | Path) -> str:
+    """The end of the error of a path that is not there: a name beside it that is nearly its own, if any."""
+    place = Path(path)
+    beside = os.listdir(place.parent) if os.path.isdir(place.parent) else []  # noqa: PTH112, PTH208 (long names)
+    near = [] if place.name in beside else get_close_matches(place.name, beside, 1)
+    return f"; did you mean {place.parent / near[0]}?" if near else "."
 
 
 BOM = b"\xef\xbb\xbf"

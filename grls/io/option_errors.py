@@ -195,8 +195,16 @@ _MOST = 25
 
 
 def fold_sections(parser: ArgumentParser, asked: Sequence[str]) -> None:
-    """Name the options of sections that are not asked for, where there are too many to explain."""
+    """Name the options of sections that are not asked for, where there are too many to explain.
+
+    A section has no file of its own in the help: ``--config`` takes the options of all.
+    """
+    from jsonargparse._actions import _ActionConfigLoad
+
     sections = _sections(parser)
+    for action in parser._actions:
+        if isinstance(action, _ActionConfigLoad):
+            action.help = SUPPRESS
     if sections and (unknown := [name for name in asked if name not in {*sections, "all"}]):
         raise ConfigError(f"there is no section {unknown[0]!r} of options: {', '.join([*sections, 'all'])}.")
     if "all" in asked or len(parser._actions) <= _MOST:

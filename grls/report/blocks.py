@@ -201,3 +201,8 @@ def printed(value: Value, kind: Kind) -> str:
     if kind == "percent":
         return f"{100 * value:.1f}"
     return f"{value:,.0f}" if kind == "count" else f"{value:,.1f}"
+
+
+def two_digits(value: float) -> str:
+    """A time or another cost with two significant digits; all digits of 100 or more."""
+    return f"{value:,.0f}" if value >= 99.5 else f"{float(f'{value:.2g}'):g}"

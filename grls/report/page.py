@@ -23,7 +23,7 @@ from grls.evaluation.evaluate import measure_label
 from grls.evaluation.graph import GraphErrors
 from grls.evaluation.measures import shared_name
 from grls.evaluation.metrics import cutoffs
-from grls.evaluation.misses import KINDS
+from grls.evaluation.misses import KINDS, NOTE
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare_with, shown_p, shown_points
 from grls.io.files import atomic_file
 from grls.io.html import document
@@ -43,6 +43,7 @@ from grls.report.blocks import (
     Text,
     Value,
     printed,
+    two_digits,
     value_table,
 )
 from grls.report.runs import SYSTEMS, DataGroup, ScoredRun
@@ -117,6 +118,7 @@ _NOTES = {
     "averaged over the queries with gold passages of that kind; the table has their numbers. In parentheses: "
     "over fewer than 30 queries, so the value is uncertain. All unseen: queries without a seen gold passage; "
     "their share is the paper's unseen rate.",
+    "misses": NOTE,
     "graph": "Success: the chain proves the goal; each use of a statement consumes it, and no statement is "
     "left over (algorithm 3 of arXiv 2204.13596). The other columns are error rates (lower is better); a "
     "chain counts under the first check that it fails.",
@@ -416,8 +418,7 @@ def answer_blocks(
 
 
 def _time(seconds: float) -> str:
-    value, unit = (seconds, "s") if seconds >= 1 else (1000 * seconds, "ms")
-    return f"{float(f'{value:.2g}'):,g} {unit}"
+    return f"{two_digits(seconds)} s" if seconds >= 1 else f"{two_digits(1000 * seconds)} ms"
 
 
 def quality_by_time(points: Mapping[str, tuple[float, float]], chosen: str, measure: str) -> Picture:

@@ -21,7 +21,7 @@ from grls.evaluation.significance import Comparison, compare_with, shown_p, show
 from grls.io.arguments import options
 from grls.io.files import read_json
 from grls.io.progress import counted
-from grls.report.blocks import NONE, Cell, Table
+from grls.report.blocks import NONE, Cell, Table, two_digits
 from grls.report.runs import DataGroup
 from grls.retrieve.spec import from_record
 
@@ -31,11 +31,11 @@ _LEVEL = 0.05
 """P values below it are marked."""
 
 _COSTS = {
-    "seconds": ("seconds a query", ".4f"),
-    "tokens": ("tokens a query", ",.0f"),
-    "minutes": ("minutes to index", ".3g"),
+    "seconds": "seconds a query",
+    "tokens": "tokens a query",
+    "index_seconds": "seconds to index",
 }
-"""Cost -> its heading, and the form of its numbers."""
+"""Cost -> its heading."""
 
 
 class SystemRun(NamedTuple):
@@ -45,7 +45,7 @@ class SystemRun(NamedTuple):
         values: Measure -> one value a query, without measures that read deeper than the run.
         hops: ``H1``, ``H2``, … -> hits of that hop; empty for a system without hops.
         costs: The known costs: ``seconds`` a query, ``tokens`` a query that language models computed,
-            ``minutes`` that its index took.
+            ``index_seconds`` that its index took.
     """
 
     values: Mapping[str, Sequence[float]]
@@ -164,7 +164,7 @@ class ExperimentTable:
             caption += "; ±: standard deviation over seeds"
         compared = [] if self.baseline is None or compact else ["diff.", "p"]
         hops = sorted({hop for row in self.rows for hop in row.hops}, key=lambda hop: int(hop[1:]))
-        shown = {c: h for c, (h, _) in _COSTS.items() if any(c in row.costs for row in self.rows)}
+        shown = {c: h for c, h in _COSTS.items() if any(c in row.costs for row in self.rows)}
         shown = {} if compact else shown
         quoted = any(row.source for row in self.rows)
         heads = ["system", *(head for name in self.measures for head in (name, *compared)), *hops]
@@ -187,7 +187,7 @@ class ExperimentTable:
                     cells += [Cell(""), Cell("")]
             cells += [Cell(f"{100 * row.hops[hop]:.1f}" if hop in row.hops else NONE) for hop in hops]
             for cost in shown:
-                cells.append(Cell(format(row.costs[cost], _COSTS[cost][1]) if cost in row.costs else NONE))
+                cells.append(Cell(two_digits(row.costs[cost]) if cost in row.costs else NONE))
             rows.append((*cells, *([Cell(row.source or "measured here")] if quoted else [])))
         return Table(f"systems {self.data}".strip(), caption, tuple(heads), 1, tuple(rows))
 
@@ -222,7 +222,7 @@ class ExperimentTable:
     def csv(self) -> str:
         """The :meth:`to_frame` as CSV; quoted rows end with their source."""
         more: dict[str, list[Any]] = {
-            name: [row.costs.get(name) for row in self.rows] for name in ("tokens", "minutes")
+            name: [row.costs.get(name) for row in self.rows] for name in ("tokens", "index_seconds")
         }
         more["source"] = [row.source for row in self.rows]
         return str(self.to_frame().assign(**more).to_csv())
@@ -265,7 +265,7 @@ def systems_table(
             if info.computed_tokens is not None:
                 costs["tokens"] = info.computed_tokens / count
             if info.index_seconds is not None:
-                costs["minutes"] = info.index_seconds / 60
+                costs["index_seconds"] = info.index_seconds
         runs.setdefault(system, []).append(SystemRun(values, hops, costs))
     if len(runs) < 2:
         baseline = None

@@ -24,7 +24,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from grls.errors import ConfigError, DataError, MismatchError, Option, in_python, worded
-from grls.io.files import is_temporary, read_json, write_json
+from grls.io.files import is_temporary, near_name, read_json, write_json
 from grls.io.seal import FILES, SEAL, changed, chosen_verify, seal_broken, sealed
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def read_spec(folder: str | Path, checksums: bool = False) -> dict[str, Any]:
                 f"it holds a corpus: make one of it with `grls index bm25 {Option('corpus', Path(folder))} "
                 f"{Option('output', 'NEW')}` or `grls fit {quote(str(folder))} {Option('output', 'NEW')}`"
             )
-        raise DataError(f"no retriever here ({MANIFEST} is missing); {remedy}.", folder)
+        raise DataError(f"no retriever here ({MANIFEST} is missing); {remedy}{near_name(folder)}", folder)
     spec = read_json(file)
     if not isinstance(spec, dict) or "kind" not in spec:
         raise DataError("expected an object with the kind of the retriever in 'kind'; make it again.", file)

@@ -59,7 +59,7 @@ def test_folders_and_bm25_stand_in_one_table_with_what_they_cost(place: Path, ca
     table = grls.experiment(searchers, place / "data", "train", "R@5 R@2 complete@5 nDCG@10", "words")
     assert {name: table[name].means for name in searchers} == {name: means[name] for name in searchers}
     printed = capsys.readouterr().out
-    heads = r"system +R@5 +diff\. +p +R@2 .* complete@5 .* seconds a query  tokens a query  minutes to index"
+    heads = r"system +R@5 +diff\. +p +R@2 .* complete@5 .* seconds a query  tokens a query  seconds to index"
     assert re.search(heads, printed)
     assert "difference to bm25, and its p by Holm's correction" in printed
     lines = (place / "out.csv").read_text().splitlines()
@@ -67,7 +67,7 @@ def test_folders_and_bm25_stand_in_one_table_with_what_they_cost(place: Path, ca
     row = dict(zip(lines[0].split(","), lines[3].split(","), strict=True))
     assert (row["system"], row["tokens"]) == ("two hops", "0.0")
     assert float(row["R@5"]) == means["two hops"]["R@5"]
-    assert 0 < float(row["minutes"]) < 1  # of the member, as `grls index` has left it
+    assert 0 < float(row["index_seconds"]) < 60  # of the member, as `grls index` has left it
     tex = (place / "out.tex").read_text()
     assert r"\begin{tabular}{lrrrr}" in tex  # the measures alone, as wide as a page
     assert r"\textbf{" in tex
@@ -237,8 +237,10 @@ def test_bad_input_is_one_line_with_the_remedy(
     ):
         assert problem in fails(capsys, *told, *options)
     assert "give --data FOLDER" in fails(capsys, "experiment", words, f"--output={tmp_path / 'out'}")
-    two = fails(capsys, "experiment", f"x={words}", f"x={words}", *told[2:])
+    two = fails(capsys, "experiment", f"x={words}", "x=bm25", *told[2:])
     assert "two systems are called 'x'" in two
+    same = fails(capsys, "experiment", words, "bm25", f"again={words}/.", *told[2:])
+    assert f"{words} and again={words}/. are the same system: leave one of them out." in same
     assert main(["retrieve", "bm25", "--data", data, "--split=dev", f"--output={tmp_path / 'dev'}"]) == 0
     run = tmp_path / "dev.trec"
     run.with_suffix(".info.json").unlink()

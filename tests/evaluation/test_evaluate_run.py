@@ -15,7 +15,15 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
 from grls.data.types import Chain, Hit, Passage, Query, Steps
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.evaluation.evaluate import Judged, evaluate_run, format_report, judged_runs, score_run, types_of
+from grls.evaluation.evaluate import (
+    Judged,
+    evaluate_run,
+    format_report,
+    judged_runs,
+    measure_label,
+    score_run,
+    types_of,
+)
 from grls.evaluation.examples import format_examples
 from grls.evaluation.measures import measure_names
 from grls.evaluation.metrics import Accepted
@@ -185,7 +193,9 @@ def test_what_kind_of_miss(hits, free, kind, tmp_path):
     expected = {**dict.fromkeys(KINDS, 0.0), "queries": 1} | ({kind: 1.0} if kind else {})
     report = score_run(Judged(run, queries, qrels, corpus))
     assert report["misses"] == expected
-    assert kind is None or f"{kind.replace('_', ' '):<22}   100.0" in format_report(report)
+    said = " ".join(format_report(report).split())
+    assert kind is None or f"{measure_label(kind)} 100.0" in said
+    assert all(f"{measure_label(name).removeprefix('missed: ').capitalize()}: " in said for name in KINDS)
     bare = Corpus.from_passages([Passage(name, "text") for name in titles])
     assert "misses" not in score_run(Judged(run, queries, qrels, bare))
     both = {"q": Accepted([["x", "y"], ["a", "b"]], free)}

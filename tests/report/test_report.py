@@ -24,6 +24,7 @@ from grls.report.blocks import (
     Section,
     Subsection,
     Table,
+    two_digits,
     value_table,
 )
 from grls.report.page import (
@@ -38,6 +39,7 @@ from grls.report.page import (
     similarity_tables,
 )
 from grls.report.runs import load_groups
+from grls.report.systems import ExperimentTable, SystemRun, compare_systems
 
 
 @pytest.fixture
@@ -557,3 +559,14 @@ def test_labels_of_equal_and_near_systems_lie_on_nothing_and_the_axes_have_a_sca
         assert 0 <= left < right <= 480
         assert not any(left < end and begin < right and abs(at - y) < 12 for begin, end, y in taken)
         taken.append((left, right, at))
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.004512, "0.0045"), (0.0, "0"), (1.26, "1.3"), (99.7, "100"), (15.42, "15"), (1234.5, "1,234")],
+)
+def test_costs_have_two_significant_digits(value, shown):
+    assert two_digits(value) == shown
+    cost = compare_systems({"a": [SystemRun({"R@5": [0.5]}, costs={"seconds": value})]}, None)
+    table = ExperimentTable(("R@5",), cost, None, 5, 1).table()
+    assert (table.heads[-1], table.rows[0][-1].text) == ("seconds a query", shown)

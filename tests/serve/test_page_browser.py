@@ -393,6 +393,28 @@ def test_ranked_hops_show_the_ranking_and_the_way_to_it(page: Any, alone: str, r
     assert "/v1/search" in page.text_content("#code-text")
 
 
+def test_fused_hops_show_the_name_that_led_to_the_first_passage(page: Any, tmp_path: Path) -> None:
+    corpus = [
+        Passage("novel", "a novel by Ann Bell", "Grey Harbour"),
+        Passage("poet", "a poet born in Oslo", "Ann Bell"),
+        Passage("other", "a poet of Rome", "Carl Dahl"),
+    ]
+    words = grls.BM25(corpus)
+    fused = grls.fuse([words, words.hops(max=2)], method="sum", weights=[0.9, 0.1], output=tmp_path / "fused")
+    question = "which poet born in Oslo wrote Grey Harbour ?"
+    first, *_ = fused.search(question)
+    assert (first.id, [link.words for link in first.links]) == ("poet", ["Ann Bell"])
+    with behind_socket(serving_of({"fused": tmp_path / "fused"})) as one:
+        page.goto(one)
+        ask(page, question)
+        page.wait_for_selector(".way .trail-passage")
+        assert page.locator(".way .trail-passage").count() == 2
+        assert (
+            page.text_content(".way .trail-link >> nth=1") == "names Ann Bellnames Ann Bell"
+        )  # and its title
+        assert "fusion" in page.text_content(".way > .quiet")
+
+
 def test_a_page_without_beams_promises_none(page: Any, alone: str, address: str) -> None:
     page.goto(alone)
     assert "beam" not in page.inner_text(".lead")

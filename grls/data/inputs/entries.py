@@ -42,6 +42,7 @@ from grls.data.inputs.tables import (
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.io.arguments import Count, checked, list_from, short_repr
+from grls.io.files import near_name
 from grls.io.jsonl import refuse_half_characters
 from grls.io.progress import counted
 
@@ -52,7 +53,8 @@ def entries_of(value: Any, form: EntryForm) -> list[tuple[str, str, InputEntry]]
     """The entries with their ids, each behind its name for error texts."""
     if isinstance(value, str | bytes):
         raise DataError(
-            f"{short_repr(value)} is no file or folder; a list of one text is written [{short_repr(value)}].",
+            f"{short_repr(value)} is no file or folder; a list of one text is written [{short_repr(value)}]"
+            f"{near_name(str(value))}",
             form.source,
         )
     alone = isinstance(value, Passage | Query)

@@ -176,6 +176,10 @@ export class Answer {
     this.scores = hop.scores ?? [];
     this.links = hop.links ?? [];
     // A later hop may prefer another chain, whose first passages were not sent.
+    // Fused rankings have no chain: the passage that names their first one stands before it.
+    const names = this.links[0] ?? [];
+    const holder = names.some((one) => one.passage === null) ? null : names[0]?.passage;
+    if (holder) [this.chain, this.links, this.scores] = [[holder, ...this.chain], [[], ...this.links], [null, ...this.scores]];
     await Promise.all(this.chain.filter((id) => !this.hits.has(id)).map((id) => this.fetched(id, signal)));
   }
 
@@ -259,6 +263,9 @@ export class Answer {
 
   /** In plain words: what ranked hops are, and that the chain is not the answer. */
   explainWay(number) {
+    if (this.info.kind === "fusion" && !this.ask.hops) {
+      return refill(this.note, "A fusion ranks what several retrievers find. The drawing shows what led to its first passage.");
+    }
     const made = `Ranked hops go on to their number, or until an onward model sees little left to find: ${several(number, "hop")} here.`;
     refill(this.note, `${made} The ranking above decides, not the number of passages in the drawing, which is the likeliest chain. A passage stands high if many likely chains hold it.`);
   }
