@@ -250,7 +250,7 @@ def test_what_is_wrong_is_told_before_anything_is_loaded(kinds: Path, tmp_path: 
         f"evaluate no --data {data}": "no: no such file; expected a run",
         f"prepare beir --raw {data} --out {data}/../data": "holds the files to read, and would be replaced",
         f"prepare texts --raw {data}/qrels --out {data}": "holds the files to read, and would be replaced",
-        f"prepare musique --raw {data} --out {out}": f"prepared already, no raw files: `grls fit {data} --out",
+        f"prepare musique --raw {data} --out {out}": f"prepared already, no raw files: `grls fit {data} --o",
         f"evaluate {data}/corpus.jsonl --data {data} --measures ndcgg": "measures: 'ndcgg' is no measure",
         f"fuse a b --output {out}": "a: no such file; expected a run",
         f"experiment no --output {out}": "no: no such file or retriever folder",

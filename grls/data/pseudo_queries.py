@@ -16,7 +16,7 @@ LINKED = 0.1
 _LEAST, _DROPPED = 4, 0.3
 """Words that a pseudo-query keeps at least; the probability that a word is left out."""
 _MASKED = 100  # masked names, at most
-_CUT = '{"pseudo": "sentence"}'  # the metadata of pseudo-queries
+CUT = '{"pseudo": "sentence"}'  # the metadata of pseudo-queries
 
 
 def sentence_queries(corpus: Corpus, most: int, seed: int, taken: Collection[str]) -> list[Query]:
@@ -39,7 +39,7 @@ def sentence_queries(corpus: Corpus, most: int, seed: int, taken: Collection[str
                 left = sorted(draw.sample(range(len(words)), _LEAST))
             words = [words[number] for number in left]
         if words:
-            queries.append(Query(next(ids), " ".join(words), (passage.id,), metadata=_CUT))
+            queries.append(Query(next(ids), " ".join(words), (passage.id,), metadata=CUT))
     return queries
 
 
@@ -56,7 +56,7 @@ def masked_queries(corpus: Corpus, seed: int, taken: Collection[str] = ()) -> li
             held = next((text for text in texts if name in text), "").replace(name, " ")
             if len(held.split()) > _LEAST and len(naming.passages) == 1:
                 text, gold = f"{plain_words(passage.title)}{held}".strip(), corpus[int(naming.passages[0])].id
-                queries.append(Query(next(ids), text, (gold,), metadata=_CUT))
+                queries.append(Query(next(ids), text, (gold,), metadata=CUT))
                 break
         if len(queries) == _MASKED:
             break

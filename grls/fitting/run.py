@@ -144,6 +144,8 @@ class _FitRun:
             system.portions < len(self.candidates.portions) for system in systems.values()
         ):
             outcomes.pop(MORE, None)
+        if len(outcomes) == len(stages):
+            self.progress.say("All is done: the page and the card are written anew.")
         search_stages(stages, outcomes, self._left, self._do, self.progress.row)
         if self.best is None:
             raise GrlsError(f"nothing could be ranked: {outcomes[stages[0].name].nothing}.")

@@ -46,7 +46,6 @@ from grls.fitting.training import TimedTraining
 from grls.io.arguments import options_of
 from grls.io.progress import counted, duration
 from grls.io.recipes import recipe_values
-from grls.models.biencoder import BiEncoderModel
 from grls.models.load.base_models import find_writer
 from grls.models.text_encoder import passage_text
 from grls.retrieve.base import untuned_fingerprint
@@ -202,6 +201,10 @@ class FitStages:
 
     def _embedding(self) -> float:
         """Seconds to embed the corpus with the base model and to rank with it, as measured now."""
+        from grls.models.biencoder import (
+            BiEncoderModel,
+        )  # late: it takes seconds
+
         assert self.models.biencoder is not None
         encoder = BiEncoderModel.load(self.models.biencoder.name, device=self.options.device)
         texts = [passage_text(passage) for passage in spread(self.data.corpus, _SAMPLE)]

@@ -20,6 +20,7 @@ from grls.api.opening import load
 from grls.api.searcher import Searcher
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_qrels, read_queries
+from grls.data.pseudo_queries import CUT
 from grls.errors import GrlsError
 from grls.io.files import Stamp, named_lines, noting_mapped, stamp
 from grls.retrieve.base import Retriever
@@ -182,7 +183,8 @@ def example_queries(folder: Path) -> list[str]:
             return []
         test = data / "qrels" / "test.tsv"
         judged = read_qrels(test).keys() if test.is_file() else None
-        texts = (query.text for query in read_queries(data) if judged is None or query.id in judged)
+        queries = (query for query in read_queries(data) if judged is None or query.id in judged)
+        texts = (query.text for query in queries if query.metadata != CUT)  # which are broken sentences
         return list(islice((text for text in texts if len(text) <= _LONGEST), _EXAMPLES))
     except (GrlsError, OSError):  # a damaged data set does not keep the retriever from its work
         return []

@@ -40,7 +40,10 @@ def test_a_run_says_what_it_does_and_what_it_keeps_and_goes_on(tmp_path: Path, c
     assert "kept: bm25" in printed
     assert len(printed.splitlines()) < 40
     assert main([*command, "--budget=+1h"]) == 0
-    assert "this run goes on after bm25" in capsys.readouterr().out
+    again = capsys.readouterr().out
+    assert "this run goes on after bm25" in again
+    all_done = "All is done: the page and the card are written anew."
+    assert (all_done in printed, all_done in again) == (False, True)
     before = {file: file.read_bytes() for file in (tmp_path / "out").rglob("*") if file.is_file()}
     assert main([*command, "--plan=true", "--seed=3"]) == 0
     assert {file: file.read_bytes() for file in (tmp_path / "out").rglob("*") if file.is_file()} == before

@@ -10,8 +10,10 @@ from starlette.testclient import TestClient
 
 import grls
 from grls.data.corpus import Corpus
+from grls.data.dataset import write_dataset
 from grls.data.filters import where
-from grls.data.types import Passage
+from grls.data.pseudo_queries import sentence_queries
+from grls.data.types import Passage, Query
 from grls.data.where import filter_word
 from grls.errors import DataError
 from grls.explain.beams import trace_beam
@@ -108,6 +110,16 @@ def test_examples_of_a_file(tmp_path: Path, hostile: Path) -> None:
     with client_of(serving) as client:
         (one,) = client.get("/v1/retrievers").json()["retrievers"]
     assert one["examples"] == ["what do otters eat ?", "<script>alert(1)</script>"]
+
+
+def test_cut_sentences_are_no_questions_to_try(tmp_path: Path) -> None:
+    passages = [Passage("a", "Otters eat fish and crabs . They sleep in a holt .")]
+    cut = sentence_queries(Corpus.from_passages(passages), 3, 0, ())
+    asked = [Query("q", "what do otters eat ?")]
+    for name, queries in (("cut", cut), ("both", [*cut, *asked])):
+        write_dataset(tmp_path / name / "data", passages, queries, {})
+    assert example_queries(tmp_path / "cut") == []
+    assert example_queries(tmp_path / "both") == ["what do otters eat ?"]
 
 
 def test_a_damaged_data_set_gives_no_examples(tmp_path: Path) -> None:

@@ -120,6 +120,11 @@ class Reranker:
                 f"a retriever with it (`grls index rescored R {Option('model', name)} "
                 f"{Option('output', 'NEW')}`), or train a reranker of texts."
             )
+        if trained and (read := stored.get("prefix_tokens", PREFIX)) != PREFIX:
+            raise ConfigError(
+                f"{name} was trained on {read} tokens before a stride, and rerankers read {PREFIX}: "
+                "train one anew with `grls train reranker`."
+            )
         if evidence_words is not None:
             stored = {}  # a reranker that is trained further
         move(model, device, "float32")

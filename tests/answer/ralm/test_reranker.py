@@ -51,6 +51,18 @@ def test_a_long_prefix_leaves_half_the_room_to_the_document(tmp_path: Path) -> N
     assert encoder.scores([f"quick quick {prefix}"], ["lynx is quick"])[0] == pytest.approx(one, abs=1e-6)
 
 
+def test_a_reranker_of_longer_prefixes_is_refused(tmp_path: Path) -> None:
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 32, "cpu")
+    encoder.save(tmp_path / "out")
+    assert Reranker.load(str(tmp_path / "out"), device="cpu", trained=True).max_tokens == 32
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    config["grls_reranker"]["prefix_tokens"] = 128
+    (tmp_path / "out" / "config.json").write_text(json.dumps(config))
+    told = "was trained on 128 tokens before a stride, and rerankers read 64: train one anew"
+    with pytest.raises(ConfigError, match=told):
+        Reranker.load(str(tmp_path / "out"), device="cpu", trained=True)
+
+
 def test_each_candidate_is_scored_behind_the_prefix_of_its_stride(tmp_path: Path) -> None:
     corpus = Corpus.from_passages(PASSAGES)
     encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 32, "cpu")
