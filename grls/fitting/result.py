@@ -212,7 +212,7 @@ def _account(fitted: Fitted, stages: FitStages) -> dict[str, list[str]]:
     account = {
         "Quality and cost": [
             f"Kept: {fitted.closing}",
-            f"Measured on {asked}, in percent.",
+            *([] if fitted.queries.keys() == {CUT} else [f"Measured on {asked}, in percent."]),
             f"Milliseconds a query, in batches and without loading, where it was made: {times}.",
         ],
         "Data": [f"Queries: {counts}.", *fitted.notes],
@@ -256,13 +256,14 @@ def _write_page(
         if fitted.kept != BM25 and BM25 in scores:
             beside = "BM25", compare(kept, scores[BM25], seed=options.seed)
         role = f"chosen of {counted(len(names), 'candidate')}"
-        if {*fitted.queries} == {CUT}:  # on which BM25 wins: figures would mislead
+        if fitted.queries.keys() == {CUT}:  # on which BM25 wins: figures would mislead
             answer.append(KeyFigures(((fitted.kept, fitted.why),)))
+            told = "Parts of sentences stood in for questions. Scores on them say nothing of questions."
+            page = page._replace(summary=told, sections=page.sections[-1:])
         else:
             answer += answer_blocks(points, fitted.kept, role, options.decides, split, beside)
-        answer.append(
-            _examples(gold, candidates.rankings(fitted.kept, [gold]), data.corpus, options.k, split)
-        )
+            ranked = candidates.rankings(fitted.kept, [gold])
+            answer.append(_examples(gold, ranked, data.corpus, options.k, split))
     answer += [Text(fitted.more)] if fitted.more else []
     parts = [Subsection(heading, tuple(map(Text, lines))) for heading, lines in account.items()]
     page = page._replace(sections=(Section("The run", tuple(parts)), *page.sections), answer=tuple(answer))

@@ -1,8 +1,8 @@
 """Models as sentence-transformers saves them: the library's own encoding and similarity are the truth.
 
-Each layout is made small, searched, saved, opened again and trained. What comes of it is in the table of
-``docs/concepts/encoders.md``; ``RENEW_TABLE=1 python -m pytest -m '' tests/models/test_foreign_models.py``
-writes the table anew.
+Each layout is made small, searched, saved, opened again and trained. What comes of it is in
+``foreign_models.json``; ``RENEW_TABLE=1 python -m pytest -m '' tests/models/test_foreign_models.py`` writes
+it anew. ``docs/concepts/encoders.md`` says it in short.
 """
 
 import json
@@ -69,8 +69,7 @@ from grls.retrieve.sparse import SparseRetriever
 from grls.train.biencoder.run import run_biencoder
 from grls.train.options import BiEncoderOptions, BiEncoderTraining
 
-PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "encoders.md"
-HEADER = "| what comes of it | layouts |\n|---|---|\n"
+TABLE = Path(__file__).with_name("foreign_models.json")
 WORKS = {
     "dense": "bi-encoder: searched and trained", "sparse": "sparse encoder: searched",
     "multi-vector": "late interaction: searched", "rescored": "cross-encoder: rescores",
@@ -678,20 +677,9 @@ def read(model: BiEncoderModel) -> tuple[int, dict[str, str]]:
 
 
 def table() -> dict[str, str]:
-    """Layout -> what comes of it by the docs."""
-    rows = re.match(r"(\|.*\n)*", PAGE.read_text(encoding="utf-8").partition(HEADER)[2])
-    cells = [row.strip("| ").split(" | ") for row in rows[0].splitlines()] if rows else []
-    return {name: result for result, names in cells for name in names.split("; ")}
-
-
-def write(name: str, result: str) -> None:
-    results = {**table(), name: result}
-    layouts: dict[str, list[str]] = {}
-    for one in sorted(filter(results.__contains__, NAMES), key=lambda one: "refused" in results[one]):
-        layouts.setdefault(results[one], []).append(one)
-    before, header, after = PAGE.read_text(encoding="utf-8").partition(HEADER)
-    lines = "".join(f"| {result} | {'; '.join(names)} |\n" for result, names in layouts.items())
-    PAGE.write_text(before + header + lines + re.sub(r"\A(\|.*\n)*", "", after), encoding="utf-8")
+    """Layout -> what comes of it."""
+    results: dict[str, str] = json.loads(TABLE.read_text(encoding="utf-8"))
+    return results
 
 
 @pytest.mark.parametrize(
@@ -700,10 +688,11 @@ def write(name: str, result: str) -> None:
 def test_a_layout_is_read_as_the_library_reads_it(name: str, tmp_path: Path) -> None:
     result = tried(name, tmp_path)
     if os.environ.get("RENEW_TABLE"):
-        write(name, result)
-    assert table().get(name) == result, "the docs say something else: run this file with RENEW_TABLE=1"
+        renewed = json.dumps({**table(), name: result}, indent=0, ensure_ascii=False)
+        TABLE.write_text(f"{renewed}\n", encoding="utf-8")
+    assert table().get(name) == result, "the table says something else: run this file with RENEW_TABLE=1"
 
 
-def test_the_docs_hold_no_other_layout() -> None:
+def test_the_table_holds_no_other_layout() -> None:
     assert table().keys() == NAMES.keys()
     assert NAMES.keys() >= LIKE_OTHERS | SAME | BESIDE.keys()
