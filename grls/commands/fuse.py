@@ -59,8 +59,7 @@ def fuse_runs(
         refuse_untunable(fusion)
     elif tune != UNTUNED:
         raise ConfigError(
-            "--tune.k and --tune.split are of runs to tune the weights on: give --tune.runs, too, or leave "
-            "them out."
+            "--tune.k is of runs to tune the weights on: give --tune.runs, too, or leave it out."
         )
     if len(runs) < 2:
         raise ConfigError(f"expected at least two runs, got {list(runs)}.")
@@ -70,7 +69,7 @@ def fuse_runs(
     members = complete_runs(members, None if queries is None else queries.ids)
     tuned: dict[str, object] = {}
     if tune.runs is not None:
-        dev = DevRuns.load(tune.runs, members, queries, tune.split)
+        dev = DevRuns.load(tune.runs, members, queries)
         dev.refuse_shared_queries(members[0])
         fusion, recall = tune_run_weights(fusion, dev, tune.k, k)
         tuned = {"tune": tune.runs, f"tuned_recall@{tune.k}": recall}

@@ -16,9 +16,9 @@ from grls.io.jsonl import write_line
 from grls.io.progress import counted
 from grls.io.work import all_done
 from grls.models.option_names import Device, Numbers
+from grls.retrieve.bm25 import refuse_words
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
-from grls.retrieve.judge import open_judge
-from grls.retrieve.registry import BM25, Opening
+from grls.retrieve.registry import BM25, Opening, load_named
 from grls.train.doc2query.options import USUAL_DRAWING, Drawing
 
 
@@ -115,9 +115,10 @@ def pseudo_queries(
     refuse_unwritable(output)
     opened = open_queries(data, model, draw, limit, search.batch_size, device, precision, endpoint)
     _, writer, origin = opened
-    judges = [
-        open_judge(name, writer.corpus, Opening(device, search=search), analyzer) for name in retrievers
-    ]
+    for name in retrievers:
+        refuse_words(name, analyzer)
+    opening = Opening(device, search=search, truncate_queries=True)  # passages may be queries
+    judges = [load_named(name, writer.corpus, opening, analyzer) for name in retrievers]
     together = PORTION * search.batch_size if endpoint is None else GROUP
     records = written(opened, output, together, tokens)
     if isinstance(writer.prompt, QuestionPrompt) and (language := foreign(records, writer.corpus)):

@@ -20,7 +20,7 @@ from grls.errors import ConfigError
 from grls.io.arguments import Count, options
 from grls.io.files import refuse_unwritable, without_ending
 from grls.models.option_names import Device, Precision
-from grls.retrieve.bm25 import USUAL_BM25, BM25Options
+from grls.retrieve.bm25 import USUAL_BM25, BM25Options, refuse_words
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 from grls.retrieve.registry import BM25, Opening, index_seconds, load_retriever, names_bm25
@@ -71,7 +71,6 @@ class RetrieveOptions:
     def opened(self) -> RetrieverRun:
         from grls.commands.retrievers import bm25_over, refuse_other_corpus, tell_unlike_training
         from grls.retrieve.hops.retriever import hop_by_hop
-        from grls.retrieve.judge import refuse_words
 
         corpus = None if self.split is None else own_corpus(self.data)
         if self.split is not None:
@@ -85,6 +84,7 @@ class RetrieveOptions:
         rule = FilterOptions(self.allow, self.where, self.query_filters)
         filters = filters_of(rule, queries)
         begun = perf_counter()
+        refuse_words(self.retriever, self.analyzer, self.bm25)
         if names_bm25(self.retriever):
             if self.search.compile or self.search.rescore:
                 raise ConfigError(
@@ -93,7 +93,6 @@ class RetrieveOptions:
                 )
             opened = bm25_over(self.data, corpus, self.analyzer, self.bm25)
         else:
-            refuse_words(self.retriever, self.analyzer, self.bm25)
             opened = load_retriever(self.retriever, Opening(self.device, self.precision, self.search))
         opened = hop_by_hop(opened, self.hops)
         tell_unlike_training(opened)

@@ -22,7 +22,7 @@ import numpy as np
 
 from grls.data.types import ScoreMode
 from grls.decode.frontier import Frontier, Gathering
-from grls.decode.prior import Prior, PriorMasses
+from grls.decode.prior import Masses, Prior, PriorMasses
 from grls.decode.scope import Mask, Scope, finished
 from grls.decode.select import Selection, log_probabilities, select
 from grls.errors import ConfigError
@@ -275,7 +275,7 @@ class BeamRun:
 
     def open_masses(self, prior: Prior) -> PriorMasses:
         """The masses of priors for the queries in the slots."""
-        return prior.open(self.index, self.scope, len(self.results))
+        return Masses(prior, self.index, self.scope, len(self.results))
 
     def undecided(self, slots: Ints) -> Ints:
         """The slots whose queries may find several passages; an only passage is a result."""

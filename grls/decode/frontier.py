@@ -81,9 +81,6 @@ class Gathering:
             columns: tuple[Any, ...] = (low, high, counts, scores, own)
             self._parts[query].append(Frontier(*(column[part] for column in columns)))
 
-    def frontier(self) -> list[Frontier]:
-        return [self.take(query) for query in range(len(self._parts))]
-
     def take(self, query: int) -> Frontier:
         """The frontier of a query, which is forgotten; empty for a query that may find nothing."""
         none = np.empty(0, dtype=np.int64)

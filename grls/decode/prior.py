@@ -118,10 +118,6 @@ class Prior:
         parts = (replace(part, log_weights=among(part.log_weights)) for part in self.parts)
         return Prior(tuple(parts), self.normalized)
 
-    def open(self, index: ConstraintIndex, scope: Scope, slots: int) -> Masses:
-        """The masses for one search with ``slots`` queries in flight."""
-        return Masses(self, index, scope, slots)
-
 
 class PriorMasses(ABC):
     """The masses of the queries in flight, however they are stored."""

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from grls.decode.beam import BeamStep, Decoder, ScoredPassage, continuations
-from grls.decode.prior import Prior
+from grls.decode.prior import Masses, Prior
 from grls.decode.scope import Mask, Scope
 from grls.decode.select import log_probabilities
 from grls.index.rows import Ints
@@ -184,7 +184,7 @@ def score_passages(
     for passage in passages:
         if not scope.allows(0, passage):
             raise ValueError(f"passage {passage} is excluded, so it has no score")
-    masses = None if prior is None else prior.open(decoder.index, scope, 1)
+    masses = None if prior is None else Masses(prior, decoder.index, scope, 1)
     if masses is not None:
         masses.load(np.zeros(1, np.int64))
     scores: list[PassageScore] = []

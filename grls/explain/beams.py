@@ -234,7 +234,7 @@ class _Listing:
         self._scope = Scope(self.decoder.index, 1, self.exclude, [self.subset])
         self._masses: Masses | None = None
         if self.prior is not None:
-            self._masses = self.prior.open(self.decoder.index, self._scope, 1)
+            self._masses = Masses(self.prior, self.decoder.index, self._scope, 1)
             self._masses.load(np.zeros(1, np.int64))
 
     def steps(self, steps: Sequence[BeamStep], recorded: Sequence[RecordedStep]) -> tuple[TracedStep, ...]:

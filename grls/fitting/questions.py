@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from grls.data.types import Query
-from grls.data.words import USUAL
 from grls.errors import ConfigError, GrlsError, Option
 from grls.fitting.journal import failure
 from grls.fitting.options import FitOptions
@@ -26,8 +25,7 @@ from grls.fitting.stages import FitStages
 from grls.io.progress import counted
 from grls.io.work import Record
 from grls.models.option_names import Numbers
-from grls.retrieve.judge import open_judge
-from grls.retrieve.registry import BM25, Opening
+from grls.retrieve.registry import BM25, Opening, load_named
 from grls.train.doc2query.options import Drawing
 
 if TYPE_CHECKING:
@@ -103,9 +101,10 @@ def _written(stages: FitStages, output: Path, allowance: Allowance) -> tuple[lis
     )  # fmt: skip
     if not isinstance(writer.prompt, QuestionPrompt):  # a query generator
         tasks = [task for task in tasks if task.second is None]
-    opened, opening = (tasks, writer, origin), Opening(options.device, candidates.precision)
+    opened = (tasks, writer, origin)
+    opening = Opening(options.device, candidates.precision, truncate_queries=True)
     names = [BM25] if encoder is None else [BM25, str(stages.embed("base", encoder.name))]
-    judges = [open_judge(name, corpus, opening, USUAL) for name in names]
+    judges = [load_named(name, corpus, opening) for name in names]
 
     def passing(records: Sequence[Record], say: Callable[[str], object]) -> Iterator[tuple[list[Query], str]]:
         if records and (language := foreign(records, corpus)):

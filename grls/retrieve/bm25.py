@@ -26,15 +26,15 @@ import numpy.typing as npt
 from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow
 from grls.data.types import Hit, Query
-from grls.data.words import Analyzer, is_short, nothing_found
-from grls.errors import DataError
+from grls.data.words import USUAL, Analyzer, is_short, nothing_found
+from grls.errors import ConfigError, DataError, Option
 from grls.io.arguments import NonNegativeFloat, Share, options
 from grls.io.files import atomic_folder
 from grls.io.progress import Progress, counted, waiting
 from grls.io.seal import seal
 from grls.retrieve.base import AllScores, Description, Evidence
 from grls.retrieve.queries import queries_of, reachable, with_evidence_text
-from grls.retrieve.registry import Opening
+from grls.retrieve.registry import Opening, names_bm25
 from grls.retrieve.spec import (
     FORMAT,
     MANIFEST,
@@ -264,6 +264,16 @@ class BM25Retriever:
     def _with_function_words(self) -> BM25Retriever:
         """It takes as much memory again, so the first query that needs it makes it."""
         return BM25Retriever(self.corpus, self.options, replace(self.analyzer, stop_words=False))
+
+
+def refuse_words(name: str, analyzer: Analyzer, bm25: BM25Options = USUAL_BM25) -> None:
+    """Refuse (ConfigError) options of ``bm25`` for a folder, which has its own."""
+    if not names_bm25(name) and (analyzer, bm25) != (USUAL, USUAL_BM25):
+        option = Option("bm25" if analyzer == USUAL else "analyzer")
+        raise ConfigError(
+            f"{option} is for bm25, which counts the words of the corpus anew; {name} searches as it was "
+            f"made: leave {option} out, or make a folder with `grls index bm25`."
+        )
 
 
 def _has_passages(folder: Path, opening: Opening) -> bool:

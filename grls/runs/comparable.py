@@ -210,13 +210,10 @@ class DevRuns:
     passages: int | None = None
 
     @classmethod
-    def load(
-        cls, paths: Sequence[str], members: Sequence[Run], query_set: QuerySet | None, split: str | None
-    ) -> DevRuns:
-        """Read runs for development queries, with their gold.
+    def load(cls, paths: Sequence[str], members: Sequence[Run], query_set: QuerySet | None) -> DevRuns:
+        """Read runs for development queries, one for each of ``members``, with their gold.
 
-        ``paths`` has one for each of ``members``. ``split``: None takes that of their manifests, or else
-        dev.
+        The split is that of their manifests, or else dev.
         """
         if query_set is None:
             raise ConfigError(
@@ -239,7 +236,7 @@ class DevRuns:
                     f"({_described(member)}); tune on runs of the same systems, in the same order."
                 )
         stated = any(run.info is not None for run in runs)
-        dev = find_asked(runs, query_set.data, split if split is not None or stated else "dev")
+        dev = find_asked(runs, query_set.data, None if stated else "dev")
         if dev is None or dev.split is None or dev.queries is None:
             raise ConfigError("the runs to tune on answer all queries; take runs for one split, such as dev.")
         _, qrels = read_split(query_set.data, dev.split, query_set.corpus)

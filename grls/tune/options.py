@@ -81,15 +81,13 @@ class TuneRuns:
     """Runs that weights are tuned on.
 
     Args:
-        runs: Runs of the same systems, in the same order, for development queries. The weights (rrf, sum)
-            with the best recall on them are used: multiples of 0.1 that sum to one; among equal recalls nDCG
-            decides, then the most even weights.
-        split: Split of the queries of these runs; null: from their manifests, else dev.
+        runs: Runs of the same systems, in the same order, for development queries: those of their manifests,
+            or else of the split dev. The weights (rrf, sum) with the best recall on them are used: multiples
+            of 0.1 that sum to one; among equal recalls nDCG decides, then the most even weights.
         k: Cut-off of that recall.
     """
 
     runs: list[str] | None = None
-    split: str | None = None
     k: Count = 10
 
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from grls.data.types import Query
 from grls.decode.beam import ScoredPassage
+from grls.decode.prior import Masses
 from grls.decode.scope import Scope
 from grls.errors import ConfigError
 from grls.index.rows import Ints
@@ -249,7 +250,7 @@ class Pool:
 
             def log_weights(query: int, numbers: Ints) -> Floats:
                 scope = Scope(index, 1, [hidden[query]], [subsets[query]])
-                masses = prior.among([query]).open(index, scope, 1)
+                masses = Masses(prior.among([query]), index, scope, 1)
                 masses.load(np.array([0]))
                 return masses.shares(0, index.rows.row_of[numbers].astype(np.int64))
 

@@ -14,7 +14,7 @@ from score_all import score_all
 from grls.decode.beam import Decoder
 from grls.decode.fast import FastDecoder
 from grls.decode.gpu.search import DeviceDecoder
-from grls.decode.prior import LEAST, Fixed, Prior, RangeSums, WeightedPrior
+from grls.decode.prior import LEAST, Fixed, Masses, Prior, RangeSums, WeightedPrior
 from grls.decode.scope import Scope
 from grls.errors import ConfigError
 from grls.index.build import index_sequences
@@ -183,7 +183,7 @@ def test_a_fixed_passage_has_its_probability_among_what_is_left() -> None:
     table[0, 6] = np.nan_to_num(-np.inf)
     prior = Prior((WeightedPrior(among(table), 1.0, Fixed(6, float(np.log(0.25)))),))
     scope = Scope(index, 1, [[1, 2]])
-    masses = prior.open(index, scope, 1)
+    masses = Masses(prior, index, scope, 1)
     masses.load(np.array([0]))
     row = masses._sums[0].leaves(0)
     rows = index.rows.row_of

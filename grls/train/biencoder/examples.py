@@ -20,7 +20,6 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, free_order
 from grls.data.evidence import excerpt
 from grls.data.types import Passage, Query
-from grls.data.words import USUAL
 from grls.errors import ConfigError, DataError, Option
 from grls.io.jsonl import read_jsonl, string_of
 from grls.io.progress import counted
@@ -29,9 +28,8 @@ from grls.models.text_encoder import passage_text
 from grls.retrieve.base import ranking_fingerprint
 from grls.retrieve.hops.finders import found_after
 from grls.retrieve.hops.retriever import RankedHops
-from grls.retrieve.judge import open_judge
 from grls.retrieve.queries import evidence_numbers
-from grls.retrieve.registry import BM25, Opening
+from grls.retrieve.registry import BM25, Opening, load_named
 from grls.train.core.examples import chain_passages, drawn_chain, gold_chains, own_passages
 from grls.train.options import PairOptions
 
@@ -319,7 +317,7 @@ class RetrieverMiner:
         words: int,
         remedy: str = "set hard_negatives to 0",
     ):
-        self.retriever = open_judge(negatives, corpus, Opening(), USUAL)
+        self.retriever = load_named(negatives, corpus, Opening(truncate_queries=True))
         self._name = "BM25" if negatives == BM25 else negatives
         self._words = words
         self._remedy = remedy

@@ -16,6 +16,7 @@ import numpy as np
 from grls.data.corpus import Corpus
 from grls.data.identifiers import Identifiers
 from grls.data.types import Query
+from grls.decode.prior import Masses
 from grls.decode.scope import Scope
 from grls.index.base import ConstraintIndex
 from grls.index.rows import Ints
@@ -84,7 +85,7 @@ class OpenPriors(NamedTuple):
                 hidden_spans(spans, rows, [passage for passage in hop.evidence if passage not in hop.gold])
                 for hop in queried
             ]
-        masses = prior.open(index, Scope(index, len(queried), hidden), len(queried))
+        masses = Masses(prior, index, Scope(index, len(queried), hidden), len(queried))
         masses.load(np.arange(len(numbers)))
         slots = np.full(len(hops), -1)  # the index of each hop among the masses
         slots[numbers] = np.arange(len(numbers))

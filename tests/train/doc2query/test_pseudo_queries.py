@@ -191,7 +191,7 @@ def test_another_filter_needs_no_new_queries(
 def test_a_run_that_keeps_nothing_says_so(
     data: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    monkeypatch.setattr("grls.retrieve.judge.load_named", lambda *_: Finds("DONE"))
+    monkeypatch.setattr("grls.commands.propositions.load_named", lambda *_: Finds("DONE"))
     line = fails(capsys, *options(data, model, tmp_path / "out.jsonl", "--draw.queries=1"))
     assert "none of the pseudo-queries is kept (" in line
     assert not (tmp_path / "out.jsonl").exists()
