@@ -187,7 +187,6 @@ REFUSED = (
     ("a.jsonl b.jsonl --k=0", "k must be at least 1, got 0"),
     ("a.jsonl dynamic.jsonl", "dynamic.jsonl is dynamic: chains that end by themselves are not fused"),
     ("a.jsonl b.jsonl --fusion.method=sum --tune.runs=[x,y,z]", "3 runs to tune on for 2"),
-    ("a.jsonl b.jsonl --fusion.method=sum --tune.k=5", "give --tune.runs, too, or leave them out"),
     ("a.jsonl b.jsonl --fusion.method=sum --tune.k=5", "give --tune.runs, too, or leave it out"),
     (f"a.jsonl b.jsonl --fusion.method=sum --fusion.weights=[1,1] {DEV}", "give either --fusion.weights"),
     (f"a.jsonl b.jsonl {DEV}", "interleaving takes none; choose --fusion.method rrf or"),

@@ -15,19 +15,15 @@ from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.retrieve.base import Description, HopHits
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.fusion.retriever import Fusion
 from grls.retrieve.hops.options import FEATURES, UNLABELLED, HopOptions
 from grls.retrieve.hops.retriever import RankedHops
 from grls.retrieve.hops.stop import SeenHop, onward_probability
 from grls.retrieve.registry import Opening, load_retriever
-from grls.runs.comparable import DevRuns
-from grls.runs.run import Run
 from grls.tune.hops import cross_validated, learn_onward
 from grls.tune.options import TuneOptions
 from grls.tune.run import tune_folder
 from grls.tune.search import Tried, best, paired_error, simplest, weight_grid
 from grls.tune.step import DevQueries
-from grls.tune.weights import tune_run_weights
 
 HOUSES = ("Tallow", "Brind", "Corvey", "Dunmore", "Elstow", "Farrow", "Gannet", "Hollin")
 
@@ -292,17 +288,3 @@ def test_two_hops_as_without_tuning_are_tried(folder: Path, monkeypatch: pytest.
 def test_a_tuned_folder_is_tuned_again_as_the_first_time(folder: Path) -> None:
     first, second = (tune_folder(folder, DEV, GRID, Opening(), "x")[0] for _ in range(2))
     assert first == second
-
-
-NAMES = [f"q{n}" for n in range(6)]
-GOOD = Run({query: [Hit(f"gold-{query}", 9.0), Hit("x", 1.0), Hit("y", 0.5)] for query in NAMES}, path="good")
-BAD = Run({query: [Hit("z", 9.0), Hit("x", 1.0)] for query in NAMES}, path="bad")
-GOLD_OF = {query: [f"gold-{query}"] for query in NAMES}
-
-
-def test_the_better_run_weighs_more() -> None:
-    dev = DevRuns([BAD, GOOD], GOLD_OF, "dev")
-    fusion, recall = tune_run_weights(Fusion(method="sum"), dev, 1)
-    assert recall == 1.0
-    assert fusion.weights is not None
-    assert fusion.weights[0] < fusion.weights[1]
