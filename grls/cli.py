@@ -338,26 +338,19 @@ class Command:
         if asked := [place for place, word in enumerate(arguments) if word in ("-h", "--help")]:
             self.explain(parser, list(takewhile(lambda word: word[:1] != "-", arguments[asked[0] + 1 :])))
         arguments = with_lists(arguments, parser)
-        parsed = parser.parse_args(arguments)
-        folder = parsed.as_dict().get("retriever")
-        sections: Mapping[str, Mapping[str, Any]] = {}
+        given = parser.parse_args(arguments, defaults=False)
+        folder = given.get("retriever")
         if isinstance(folder, str):
             from grls.retrieve.options import stored_options  # it needs NumPy, and not every verb does
 
-            sections = stored_options(folder)
-        stored = {
-            f"{section}.{name}": value
-            for section, values in sections.items()
-            if section in parsed
-            for name, value in values.items()
-        }
-        if stored:
-            defaults = {name: parser.get_default(name) for name in stored if name.startswith("hops.")}
-            parser.set_defaults(stored)
-            parsed = parser.parse_args(arguments)
-            if defaults and parsed["hops.steps"] != stored.get("hops.steps", "single"):
-                parser.set_defaults(defaults)  # the folder's options are of hops of another kind
-                parsed = parser.parse_args(arguments)
+            known, stored = {action.dest for action in parser._actions}, stored_options(folder)
+            steps = stored.get("hops", {}).get("steps", "single")
+            if given.get("hops.steps", steps) != steps:  # the folder's options are of hops of another kind
+                stored.pop("hops", None)
+            for section, values in stored.items():
+                named = {f"{section}.{name}": value for name, value in values.items()}
+                parser.set_defaults({name: value for name, value in named.items() if name in known})
+        parsed = parser.parse_object(given)
         options = parser.instantiate(parsed).as_dict()  # `vars` would spell the name "keys" otherwise
         options.pop("config", None)
         ending.quiet()

@@ -15,9 +15,9 @@ from fixture_types import Capsys
 import grls
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.dataset import evidence_qrels, read_queries, read_split
+from grls.data.dataset import read_split
 from grls.data.inputs.splits import given_data
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.errors import DataError, GrlsError, MismatchError
 
 CORPUS = {
     f"p{n}": f"the otter number {n} eats {what} ." for n, what in enumerate(["fish", "crab", "eel", "frog"])
@@ -93,17 +93,10 @@ def test_a_corpus_alone_and_a_data_set_folder(tmp_path: Path) -> None:
     assert of_folder.run.queries == {"dev": 4, "test": 3}
 
 
-def test_what_cannot_work_is_an_error_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"fit has no argument 'epochs'. It takes"):
-        grls.fit(CORPUS, QUERIES, GOLD, output=tmp_path / "out", epochs=3)
-    with pytest.raises(DataError, match="p9"):
-        grls.fit(CORPUS, QUERIES, {name: ["p9"] for name in GOLD}, output=tmp_path / "out", **ALONE)
-    with pytest.raises(DataError, match="holds a tab or a line end"):
-        grls.fit(CORPUS, {"q\t0": "who ?"}, {"q\t0": ["p0"]}, output=tmp_path / "out", **ALONE)
+def test_a_file_that_judges_no_passage_as_gold_is_refused(tmp_path: Path) -> None:
     (tmp_path / "none.tsv").write_text("query-id\tcorpus-id\tscore\nq0\tp0\t0\n")
     with pytest.raises(DataError, match="1 query has no gold passage: 'q0'"):
         grls.fit(CORPUS, {"q0": "who ?"}, tmp_path / "none.tsv", output=tmp_path / "out", **ALONE)
-    assert not (tmp_path / "out").exists()
 
 
 def test_test_queries_beside_a_data_set_folder_leave_its_own_splits(tmp_path: Path) -> None:
@@ -145,34 +138,33 @@ def test_splits_of_a_folder_have_names_of_their_own_beside_dev_and_test(tmp_path
         grls.fit(data, output=tmp_path / "other", test="test", **names | {"dev_split": "other"}, **ALONE)
 
 
-@pytest.mark.parametrize(("given", "complaint"), [
-    ({"queries": QUERIES, "gold": GOLD, "dev_split": "d"}, "dev_split='d' .* of none: leave dev_split"),
+OF_OBJECTS, GIVEN = {"queries": QUERIES, "gold": GOLD}, "there are no queries to learn from, and "
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"queries": QUERIES, "gold": {name: ["p9"] for name in GOLD}}, "p9"),
+    ({"queries": {"q\t0": "who ?"}, "gold": {"q\t0": ["p0"]}}, "holds a tab or a line end"),
+    ({"gold": GOLD}, f"{GIVEN}gold is given"),
+    ({"dev": (QUERIES, GOLD)}, f"{GIVEN}dev is given"),
+    *((OF_OBJECTS | {"test": one}, "test: expected a pair") for one in ("test", (QUERIES,), 7)),
+    (OF_OBJECTS | {"epochs": 3}, "fit has no argument 'epochs'. It takes"),
+    (OF_OBJECTS | {"dev_split": "d"}, "dev_split='d' .* of none: leave dev_split"),
     ({"test_split": "t", "test": "test"}, "test_split='t' .* test is given, too: leave test_split out"),
     ({"train_split": "t", "gold": "training"}, "train_split='t' .* gold is given, too: leave"),
-])  # fmt: skip
-def test_a_split_is_named_once(tmp_path: Path, given: dict[str, Any], complaint: str) -> None:
-    corpus = CORPUS if "queries" in given else renamed_splits(tmp_path / "data")
-    raises(ConfigError, complaint, grls.fit, corpus, output=tmp_path / "out", **given, **ALONE)
+]
+
+
+@pytest.mark.parametrize(("given", "complaint"), REFUSED)
+def test_what_cannot_work_is_an_error_before_anything_is_written(
+    tmp_path: Path, given: dict[str, Any], complaint: str
+) -> None:
+    in_folder = any(name.endswith("_split") for name in given) and "queries" not in given
+    corpus = renamed_splits(tmp_path / "data") if in_folder else CORPUS
+    raises(GrlsError, complaint, grls.fit, corpus, output=tmp_path / "out", **given, **ALONE)
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("given", "complaint"), [
-    ({"gold": GOLD}, "there are no queries to learn from, and gold is given"),
-    ({"dev": (QUERIES, GOLD)}, "there are no queries to learn from, and dev is given"),
-    ({"queries": QUERIES, "gold": GOLD, "test": "test"}, "test: expected a pair"),
-    ({"queries": QUERIES, "gold": GOLD, "test": (QUERIES,)}, "test: expected a pair"),
-    ({"queries": QUERIES, "gold": GOLD, "dev": 7}, "dev: expected a pair"),
-])  # fmt: skip
-def test_splits_that_cannot_be_are_refused(tmp_path: Path, given: dict[str, Any], complaint: str) -> None:
-    raises(DataError, complaint, grls.fit, CORPUS, output=tmp_path / "out", **given, **ALONE)
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_without_qrels_has_its_evidence_as_gold(tmp_path: Path) -> None:
+def test_a_folder_without_qrels_has_no_split(tmp_path: Path) -> None:
     data = write_fit_data(tmp_path / "data")
     shutil.rmtree(data / "qrels")
-    train = given_data(data).splits["train"]
-    assert train.qrels == evidence_qrels(read_queries(data))
     with pytest.raises(DataError, match="have `evidence`: write qrels of it with `grls prepare beir"):
         given_data(data, gold="train")
 

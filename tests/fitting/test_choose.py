@@ -125,16 +125,6 @@ def test_candidates_are_compared_on_the_queries_that_all_have_ranked() -> None:
     assert len(choice.chosen.values) == 30
 
 
-def test_what_is_near_the_best_but_worse_than_its_member_is_not_kept() -> None:
-    """The member differs from the best too surely to be near it, though it finds more than the fusion."""
-    best = candidate("best", [1.0] * 10, 9)
-    member = candidate("member", [0.91] * 10, 3)  # a sure difference: no standard error
-    fused = candidate("fused", [1.0] * 9 + [0.0], 5, "member", "x")  # a wide one
-    assert fused.value < member.value
-    assert choose([best, member, fused]).chosen.name == "best"
-    assert choose([best, member, candidate("fused", [1.0] * 9 + [0.0], 4)]).chosen.name == "fused"
-
-
 def test_what_is_kept_is_never_beaten_by_a_member_nor_by_more_than_chance() -> None:
     draw = random.Random(0)
     for _ in range(300):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grls.errors import ConfigError, MismatchError, WriteError
+from grls.errors import ConfigError
 from grls.fitting import journal
 from grls.fitting.journal import CLOCK, FitClock, FitProgress, fit_journal
 from grls.fitting.search import TimeIsUp
@@ -33,28 +33,6 @@ def test_what_is_done_is_known_in_the_order_of_time(tmp_path: Path) -> None:
     third = fit_journal(tmp_path / "out", "d")
     assert [*third.known] == ["begin", "two", "one"]
     third.close()
-
-
-def test_two_runs_at_once_in_one_process_are_refused(tmp_path: Path) -> None:
-    first = fit_journal(tmp_path / "out", "d")
-    with pytest.raises(WriteError, match=r"fit\.jsonl is being written by another run: wait for it"):
-        fit_journal(tmp_path / "out", "d")
-    first.close()
-    fit_journal(tmp_path / "out", "d").close()  # the one that was refused holds nothing
-
-
-def test_other_data_are_refused_with_the_remedy(tmp_path: Path) -> None:
-    fit_journal(tmp_path / "out", "d").close()
-    with pytest.raises(MismatchError, match="holds a run over other data: give the same data to go on, or"):
-        fit_journal(tmp_path / "out", "e")
-
-
-def test_a_measure_that_reads_deeper_is_refused_by_its_name(tmp_path: Path) -> None:
-    fit_journal(tmp_path, "d", {"depth": 20}).close()
-    deeper = r"measure=.nDCG@100.* reads deeper than the 20 passages that this run ranks: give another output"
-    with pytest.raises(MismatchError, match=deeper):
-        fit_journal(tmp_path, "d", {"depth": 100}, "nDCG@100")
-    fit_journal(tmp_path, "d", {"depth": 20}, "nDCG@20").close()
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:

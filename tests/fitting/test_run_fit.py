@@ -701,22 +701,6 @@ def test_when_time_runs_out_the_best_so_far_is_kept(
     assert skipped["generator"] == "left out: no time was left for it; another call with more time goes on"
 
 
-def test_a_training_that_fails_leaves_the_other_candidates(
-    place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any) -> Any:
-        raise ConfigError("the training has diverged")
-
-    monkeypatch.setattr(stages.FitStages, "_train_generator", fail)
-    ended = fitted(place / "data", tmp_path / "out", options)
-    assert "dense" in ended.metrics
-    assert "hybrid" not in ended.metrics
-    account = json.loads((tmp_path / "out" / "fit.json").read_text())["account"]
-    skipped = {one["name"]: one["why"] for one in account["skipped"]}
-    assert skipped["generator"].startswith("left out: it failed: ")
-    assert skipped["hybrid"] == "there is no generator"
-
-
 def test_a_plan_says_what_there_would_be_and_writes_nothing(
     place: Path, options: FitOptions, tmp_path: Path
 ) -> None:

@@ -159,15 +159,6 @@ def test_queries_that_are_asked_later_are_not_learned(tmp_path: Path) -> None:
     assert made.notes[0] == "1 query of dev is in test as well, and left out of dev"
 
 
-def test_other_names_of_splits(tmp_path: Path) -> None:
-    data = write_fit_data(tmp_path / "data")
-    (data / "qrels" / "dev.tsv").rename(data / "qrels" / "validation.tsv")
-    assert divided(data, dev_split="validation").counts() == {"train": 9, "dev": 4, "test": 3}
-    assert divided(data).counts()["dev"] == 4
-    with pytest.raises(DataError, match=r"dev2\.tsv: no such file; there are test, train, validation"):
-        divided(data, dev_split="dev2")
-
-
 def test_what_is_written_reads_as_it_was_divided(tmp_path: Path) -> None:
     data = write_fit_data(tmp_path / "data", "train")
     made = divided(data)
