@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -74,12 +73,17 @@ def stand_in(data: str) -> Iterator[str]:
 
 
 def measured(
-    data: str, split: str, seed: int, output: Path, fit: dict[str, Any], plain_values: dict[str, Any]
-) -> tuple[str, ...]:
+    data: str, split: str, gold: bool, seed: int, output: Path, fit: dict[str, Any],
+    plain_values: dict[str, Any],
+) -> tuple[str, ...]:  # fmt: skip
     """The row of a run; ``plain_values`` are those of untrained candidates, which all seeds share."""
-    passages, fitted = output / "passages", output / "fitted"
+    passages, fitted, corpus = output / "passages", output / "fitted", Corpus.read(data)
+    if gold:
+        judged = [read_split(data, name)[1] for name in ("train", "dev", "test")]
+        named = {name for qrels in judged for grades in qrels.values() for name in grades}
+        corpus = Corpus.from_passages([passage for passage in corpus if passage.id in named])
     passages.mkdir(parents=True, exist_ok=True)
-    shutil.copy(Path(data) / "corpus.jsonl", passages)
+    corpus.write(passages / "corpus.jsonl")
     with stand_in(data) as address:
         grls.fit(passages, output=fitted, seed=seed, writer=address, writer_model="stand-in", **fit)
     told = json.loads((fitted / "fit.json").read_text(encoding="utf-8"))
@@ -128,6 +132,7 @@ def masked(fitted: Path) -> str:
 def main(
     data: Sequence[str],
     split: str = "test",
+    gold: bool = False,
     seeds: Sequence[int] = (0, 1, 2),
     output: str = "runs/written",
     fit: dict[str, Any] | None = None,
@@ -137,6 +142,8 @@ def main(
     Args:
         data: Data set folders.
         split: Split of the questions that are asked.
+        gold: Only the passages that are gold of a question: for sets with few, of which too few questions
+            would pass.
         seeds: Seeds of `grls fit`.
         output: Folder for all runs; what another call has made goes on.
         fit: Further options of `grls fit`.
@@ -150,7 +157,7 @@ def main(
         known: dict[str, Any] = {}
         for seed in seeds:
             place = Path(output) / f"{Path(folder).name}-{seed}"
-            rows.append(measured(folder, split, seed, place, fit or {"generator": None}, known))
+            rows.append(measured(folder, split, gold, seed, place, fit or {"generator": None}, known))
     print_table(f"{MEASURE}; {machine()}", heads, rows)
 
 
