@@ -85,7 +85,8 @@ def measured(
     passages.mkdir(parents=True, exist_ok=True)
     corpus.write(passages / "corpus.jsonl")
     with stand_in(data) as address:
-        grls.fit(passages, output=fitted, seed=seed, writer=address, writer_model="stand-in", **fit)
+        writer = {"writer": address, "writer_model": "stand-in"}
+        grls.fit(passages, output=fitted, seed=seed, **{**writer, **fit})
     told = json.loads((fitted / "fit.json").read_text(encoding="utf-8"))
     metrics, counts = told["metrics"], told["data"]["queries"]
     name = f"{Path(data).name}, {seed}"
@@ -146,7 +147,7 @@ def main(
             would pass.
         seeds: Seeds of `grls fit`.
         output: Folder for all runs; what another call has made goes on.
-        fit: Further options of `grls fit`.
+        fit: Further options of `grls fit`; a ``writer`` among them takes the place of the stand-in.
     """
     heads = (
         "set, seed", "questions that train, that choose", "the trained one", "untrained, dev", "trained, dev",

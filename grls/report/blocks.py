@@ -204,5 +204,5 @@ def printed(value: Value, kind: Kind) -> str:
 
 
 def two_digits(value: float) -> str:
-    """A time or another cost with two significant digits; all digits of 100 or more."""
-    return f"{value:,.0f}" if value >= 99.5 else f"{float(f'{value:.2g}'):g}"
+    """A time or another cost with two significant digits, up to four decimals; all digits of 100 or more."""
+    return f"{value:,.0f}" if value >= 99.5 else f"{round(float(f'{value:.2g}'), 4):g}"

@@ -11,7 +11,7 @@ from small_data import passages, queries, write_jsonl
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
 from grls.data.inputs.gold import gold_of
-from grls.data.pseudo_queries import _CUT, masked_queries, sentence_queries
+from grls.data.pseudo_queries import CUT, masked_queries, sentence_queries
 from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.fitting import splits
@@ -47,7 +47,7 @@ def test_without_training_queries_there_are_pseudo_queries_and_that_is_said(tmp_
     assert made.pseudo == {"train": "cut sentences"}
     assert "10 pseudo-queries, parts of sentences" in made.notes[0]
     real = set(made.qrels["dev"]) | set(made.qrels["test"])
-    assert {query.id for query in made.queries if query.metadata != _CUT} == real
+    assert {query.id for query in made.queries if query.metadata != CUT} == real
 
 
 def test_a_corpus_alone_is_enough(tmp_path: Path) -> None:

@@ -52,9 +52,10 @@ def prepared(prepare, out: Path, **options: object):
 
 def run(prepare, *args: object) -> int:
     """The exit code of ``grls prepare`` with a function as the data set."""
-    made = patch.dict(VERBS["prepare"].names, made=Verb("", "made"))
+    name = prepare.__module__.rpartition(".")[2]
+    made = patch.dict(VERBS["prepare"].names, {name: Verb("", "made")})
     with made, patch.object(Command, "function", staticmethod(prepare)):
-        return main(["prepare", "made", *map(str, args)])
+        return main(["prepare", name, *map(str, args)])
 
 
 def fails(prepare, capsys, *args: object) -> str:

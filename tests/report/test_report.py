@@ -563,7 +563,15 @@ def test_labels_of_equal_and_near_systems_lie_on_nothing_and_the_axes_have_a_sca
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(0.004512, "0.0045"), (0.0, "0"), (1.26, "1.3"), (99.7, "100"), (15.42, "15"), (1234.5, "1,234")],
+    [
+        (0.004512, "0.0045"),
+        (0.0, "0"),
+        (0.000123, "0.0001"),
+        (1.26, "1.3"),
+        (99.7, "100"),
+        (15.42, "15"),
+        (1234.5, "1,234"),
+    ],
 )
 def test_costs_have_two_significant_digits(value, shown):
     assert two_digits(value) == shown

@@ -98,7 +98,9 @@ def check_priors(priors: Sequence[WeightedSource], corpus: Corpus) -> None:
     for prior in priors:
         source = prior.source
         if not 0 <= prior.weight < math.inf:
-            raise ConfigError(f"the weight of {prior.name} must be at least 0, got {prior.weight}.")
+            raise ConfigError(
+                f"the weight of {prior.name} must be a finite number of at least 0, got {prior.weight}."
+            )
         if source.corpus.fingerprint != corpus.fingerprint:
             raise MismatchError(
                 f"{prior.name} is over {source.corpus.source} ({counted(len(source.corpus), 'passage')}) "
