@@ -95,6 +95,8 @@ def measured(
     dev = {
         one: (values[f"{WRITTEN} {MEASURE}"], values[f"{WRITTEN} {ORDER}"]) for one, values in metrics.items()
     }
+    if not any("dense" in one for one in dev) or not any(" + " in one for one in dev):
+        return (name, "nothing trained", *[""] * 8)
     plain = [one for one in dev if "dense" not in one and " + " in one][-1]
     taught = max((one for one in dev if "dense" in one), key=dev.__getitem__)
     queries, qrels = read_split(data, split)

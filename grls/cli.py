@@ -502,7 +502,7 @@ def _refuse_early(options: Mapping[str, Any], prog: str) -> None:
                 f"{out} holds the files to read, and would be replaced: give another {Option('out')}."
             )
         prepared = all((read / name).exists() for name in ("corpus.jsonl", "queries.jsonl", "qrels"))
-        if prepared and prog != "grls prepare beir":
+        if prepared and prog.split()[-1] in VERBS["prepare"].names and prog != "grls prepare beir":
             raise ConfigError(
                 f"{raw} is prepared already, no raw files: `grls fit {quote(str(raw))} "
                 f"{Option('output', 'NEW')}` takes it as it is."

@@ -128,8 +128,8 @@ def choose_unmeasured(
     """Choose by rule: the last fusion of most retrievers, or else hops with links, or else the first one.
 
     The best that has a ``trained`` member takes its place if it wins by more than one standard error on 30
-    written questions or more, and if it keeps what it began with on ``masked`` names. Two errors would ask
-    for five of 50 questions, and of those that two retrievers find, fewer are missed.
+    written questions or more, and if it keeps what it began with on ``masked`` names. Two retrievers have
+    found these questions, so few of them are left to win.
     """
     equal = level(candidates)
     plain = [one for one in equal if {one.name, *one.members}.isdisjoint(trained)]

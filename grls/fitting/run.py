@@ -39,6 +39,7 @@ from grls.io.ending import quiet, without_warnings
 from grls.io.files import is_temporary
 from grls.io.progress import duration, give_back_freed
 from grls.io.work import Journal
+from grls.runs.portions import info_file
 
 _AIM = 0.97  # the share of a budget that is aimed at: stages end a little late
 _WRITING = 0.4  # the share of the time that is left which questions take, with the embedding that judges them
@@ -137,6 +138,7 @@ class _FitRun:
         if keep is not None and not names.issuperset(keep.split(" + ")):
             self.candidates.system(keep)  # or an error, before anything is made
         outcomes = self.outcomes
+        all_done = len(outcomes) == len(stages)
         if keep in systems and self.options.budget is None:  # nothing is to be made
             for stage in stages:
                 outcomes.setdefault(stage.name, Outcome(nothing="it was not asked for"))
@@ -144,7 +146,8 @@ class _FitRun:
             system.portions < len(self.candidates.portions) for system in systems.values()
         ):
             outcomes.pop(MORE, None)
-        if len(outcomes) == len(stages):
+            all_done = False
+        if all_done:
             self.progress.say("All is done: the page and the card are written anew.")
         search_stages(stages, outcomes, self._left, self._do, self.progress.row)
         if self.best is None:
@@ -208,8 +211,9 @@ class _FitRun:
                 for system in made
                 if known.issuperset(system.parts or (system.name,)) and self.candidates.is_there(system)
             ]
-            needs = [self.outcomes.get(need, Outcome()).nothing for need in stage.needs]
-            done = there == made and given == self._given(name) and not any(needs)
+            needs = [self.outcomes.get(need) for need in stage.needs]
+            as_it_was = all(need is not None and need.nothing is None for need in needs)
+            done = there == made and given == self._given(name) and as_it_was
             if done:
                 self.outcomes[name] = outcome
             if done or name in GATHERING:
@@ -315,4 +319,5 @@ class _FitRun:
         return gold, [name for name in systems if name in ranked]
 
     def _tested(self, split: str, name: str) -> bool:
-        return self.candidates.run_file(split, self.candidates.systems[name].folder).is_file()
+        run = self.candidates.run_file(split, self.candidates.systems[name].folder)
+        return info_file(run).is_file()  # the last file of a run

@@ -176,7 +176,10 @@ def write_json(path: str | Path, value: Any) -> None:
 def near_name(path: str | Path) -> str:
     """The end of the error of a path that is not there: a name beside it that is nearly its own, if any."""
     place = Path(path)
-    beside = os.listdir(place.parent) if os.path.isdir(place.parent) else []  # noqa: PTH112, PTH208 (long names)
+    try:
+        beside = os.listdir(place.parent)  # noqa: PTH208
+    except OSError:
+        beside = []
     near = [] if place.name in beside else get_close_matches(place.name, beside, 1)
     return f"; did you mean {place.parent / near[0]}?" if near else "."
 

@@ -234,7 +234,7 @@ def check_fields(
     if unknown := [name for name in spec if name not in {"format", "kind", *OPTIONS, *needed, *known}]:
         raise DataError(
             f"unknown field {unknown[0]!r} of kind {spec.get('kind')!r}; known are "
-            f"{', '.join((*needed, *known, *OPTIONS))}.",
+            f"{', '.join((*needed, *known, *OPTIONS))}. Take it out, or make the folder again.",
             file,
         )
 

@@ -553,6 +553,10 @@ def test_without_models_there_is_bm25(
     assert re.fullmatch(r"bm25 87\.5 4 [\d.]+ best so far", rows[head + 1])
     assert "bm25-hops one hop is best, which is bm25" in rows
     assert captured.err == ""
+    manifest = tmp_path / "out" / "runs" / "test" / "bm25.info.json"
+    manifest.unlink()  # as a kill leaves a run, of which it is the last file
+    fit_dataset(read_data(place / "data", words), tmp_path / "out", words)
+    assert manifest.is_file()
 
 
 def test_where_no_model_is_there_that_is_said_before_any_work(

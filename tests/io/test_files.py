@@ -32,6 +32,7 @@ from grls.io.files import (
     atomic_folder,
     atomic_path,
     named_lines,
+    near_name,
     read_json,
     read_text,
     refuse_foreign,
@@ -389,3 +390,14 @@ def test_a_thread_that_cannot_write_leaves_the_report_to_the_main_thread(
     else:
         assert ending.exit_code_of(command, str) == 1
     assert ("Traceback" in capfd.readouterr().err) == printed
+
+
+def test_a_folder_that_cannot_be_listed_has_no_near_name(tmp_path: Path, monkeypatch: Patch) -> None:
+    (tmp_path / "bm25").mkdir()
+    assert near_name(tmp_path / "bm52") == f"; did you mean {tmp_path / 'bm25'}?"
+
+    def refused(_: object) -> list[str]:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "listdir", refused)
+    assert near_name(tmp_path / "bm52") == "."

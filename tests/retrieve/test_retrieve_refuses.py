@@ -141,6 +141,7 @@ REFUSED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda r: FusionRetriever([r.bm25] * 2, Fusion("rrf", weights=(1.0,) * 3)), "3 weights for 2 members"),
     # priors
     (lambda r: over(r, math.inf), "the weight of bm25 must be a finite number"),
+    (lambda r: over(r, -0.5), "the weight of bm25 must be a finite number of at least 0"),
     (lambda r: over(r, 1.0, 0.0), "the temperature of bm25 must be above 0"),
     (lambda r: HybridRetriever(r.generator, [WeightedSource(OTHER, 1.0)]), "bm25 is over"),
 ]

@@ -238,7 +238,7 @@ def documents(source: Any, *, words: Count = _WORDS) -> Corpus:
 def _of_files(given: Sequence[Path], words: int = _WORDS) -> Corpus:
     name = str(given[0]) if len(given) == 1 else "documents"
     if lacking := [each for each in given if not each.exists()]:
-        raise DataError("no such file or folder.", lacking[0])
+        raise DataError(f"no such file or folder{near_name(lacking[0])}", lacking[0])
     files, skipped = list[Path](), list[Unread]()
     for each in given:
         inside, others = document_files(each) if each.is_dir() else ([each], [])
