@@ -28,13 +28,15 @@ from jsonargparse import auto_cli
 from benchmarks.common import going_on, machine
 from grls.cli import main as grls
 from grls.data.corpus import Corpus
-from grls.data.dataset import read_split, write_dataset
+from grls.data.dataset import read_queries, read_split, write_dataset
+from grls.data.types import Query
 from grls.errors import GrlsError
 from grls.evaluation.measures import query_values
 from grls.io.files import read_json, write_json
 from grls.runs.portions import read_info
 from grls.runs.run import Run
 from grls.runs.trec import ids_of
+from grls.train.doc2query.written import save
 
 GRID: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 ROOT = Path("runs/identifiers")
@@ -107,7 +109,8 @@ class Cell:
             part(Path("data") / self.name, self.data)
         model = self.train()
         grown, run = self.folder / "grown", self.folder / "test"
-        added = ("--add", str(self.data / "added"), "--output", str(grown))
+        later = self.data / ("added" if self.asks is None else "added-asked")
+        added = ("--add", str(later), "--output", str(grown))
         self._grls("index", "update", str(self.index(model)), *added, makes=grown / "grls.json")
         search = (
             "--search.mode",
@@ -154,9 +157,48 @@ class Cell:
         self._grls("train", "chains", *options, *output, *going_on(made), makes=made)
         return made.parent
 
+    @property
+    def asks(self) -> Path | None:
+        """The file of pseudo-queries; None: its identifiers are without them."""
+        asked = "queries" in (GRID["identifiers"][self.identifiers] or "")
+        return ROOT / self.name / "ids" / "asked.jsonl" if asked else None
+
+    def ask(self, file: Path) -> None:
+        """Write a pseudo-query of each passage, by a query generator of the training questions.
+
+        A passage without a usable one has its title. Later passages bring theirs.
+        """
+        options, model = shlex.split(GRID["asking"]), file.parent / "asking" / "model"
+        if self.call.model is not None:
+            options += ["--model.generator.name_or_path", self.call.model]
+        known = ("--data.data", str(self.data / "known"), "--output", str(model.parent))
+        self._grls("train", "doc2query", *options, *known, makes=model / "config.json")
+        made = ("--data", str(self.data / "all"), "--model", str(model), "--output", str(file))
+        words = shlex.split(GRID["queries"])
+        self._grls("prepare", "pseudo-queries", *made, *words, makes=Path(f"{file}.manifest.json"))
+        if self.call.dry_run or (self.data / "added-asked").is_dir():
+            return
+        written = read_queries(file)
+        texts = {query.evidence[0]: query.text for query in written}
+        titles = [
+            Query(f"title-{passage.id}", passage.title, (passage.id,))
+            for passage in Corpus.read(self.data / "all")
+            if passage.id not in texts
+        ]
+        print(f"  {len(titles)} passages without a usable query")
+        save(file, [*written, *titles])
+        texts |= {query.evidence[0]: query.text for query in titles}
+        added = [
+            {**record, "metadata": {"queries": [texts[record["_id"]]]}}
+            for record in Corpus.read(self.data / "added").records()
+        ]
+        write_dataset(self.data / "added-asked", added, [], {})
+
     def identify(self, kind: str) -> Path:
         """The folder of identifiers of the passages that are known in training."""
         folder = ROOT / self.name / "ids" / kind
+        if kind == "queries" and self.asks is not None:
+            self.ask(self.asks)
         for member in GRID["identifiers"]:
             if f"ID/{member}" in GRID["identifiers"][kind]:
                 self.identify(member)

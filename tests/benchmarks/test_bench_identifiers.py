@@ -53,7 +53,7 @@ def test_the_grid_names_what_there_is(
     main(methods=[*GRID["methods"]], dry_run=True)
     lines = capsys.readouterr().out.splitlines()
     commands = [shlex.split(line) for line in lines if line.startswith("grls ")]
-    assert {command[1] for command in commands} == {"identify", "train", "index", "retrieve"}
+    assert {command[1] for command in commands} == {"prepare", "identify", "train", "index", "retrieve"}
     root = Path(identifiers.__file__).parents[1]
     read = {word for command in commands for word in command if word.startswith("configs/")}
     assert read
