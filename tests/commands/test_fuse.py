@@ -117,15 +117,15 @@ def test_runs_of_other_tools_without_data_give_a_trec_run_alone(place, capsys):
     assert "out/e.jsonl is there already" in fails(capsys, "fuse", *runs, "--output=out/e")
 
 
-def dev_runs():
-    """Runs for dev: the first is useless, the second has the gold of each query first."""
-    asked, qrels = read_split("data", "dev")
+def dev_runs(split="dev"):
+    """Runs to tune on: the first is useless, the second has the gold of each query first."""
+    asked, qrels = read_split("data", split)
     corpus = Corpus.read("data")
     made = []
     for name, found in (("bad", lambda q: IDS[:4]), ("good", lambda q: list(qrels[q.id]))):
         lists = [[Hit(i, -float(n)) for n, i in enumerate(found(q))] for q in asked]
         info = RunInfo(
-            "generator", name, "single", corpus.fingerprint, fingerprint_queries(asked), "data", "dev",
+            "generator", name, "single", corpus.fingerprint, fingerprint_queries(asked), "data", split,
             score_mode="full", stages=("retrieve",),
         )  # fmt: skip
         rankings = {query.id: hits for query, hits in zip(asked, lists, strict=True)}
@@ -148,6 +148,18 @@ def test_weights_are_tuned_on_dev_and_used(place, capsys, method):
     assert "recall@1 100.0 on dev" in capsys.readouterr().out
     weights = f"--fusion.weights={info.options['weights']}"
     assert fused("a.jsonl", "b.jsonl", f"--fusion.method={method}", weights) == found
+
+
+def test_runs_to_tune_on_are_of_the_split_of_their_manifests_or_of_dev(place, capsys):
+    write("a"), write("b", 2)
+    tune = ("a.jsonl", "b.jsonl", "--fusion.method=sum", "--tune.k=1")
+    fused(*tune, tuning(dev_runs("train")))
+    assert "recall@1 75.0 on train" in capsys.readouterr().out
+    dev_runs()
+    for name in ("bad", "good"):
+        Path(f"{name}-dev.info.json").unlink()
+    fused(*tune, tuning(["bad-dev.trec", "good-dev.trec"]))
+    assert "recall@1 100.0 on dev" in capsys.readouterr().out
 
 
 def test_the_shipped_config(place):

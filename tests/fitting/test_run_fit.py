@@ -27,7 +27,7 @@ from grls.fitting.models import this_machine
 from grls.fitting.options import FitOptions
 from grls.fitting.result import Fitted, _examples, milliseconds
 from grls.fitting.run import fit_dataset, plan_dataset
-from grls.fitting.search import Allowance, Stage, TimeIsUp
+from grls.fitting.search import Allowance, Outcome, Stage, TimeIsUp
 from grls.fitting.splits import read_data
 from grls.io.work import Journal
 from grls.retrieve.bm25 import BM25Retriever
@@ -467,6 +467,35 @@ def test_a_stage_that_was_done_later_than_its_place_makes_no_earlier_one_stale(
         ended = fitted(place / "data", tmp_path / "out", budget="1h")
         assert runs == ["bm25", "fusion 1", "late"]
         assert [what for what, _ in ended.done] == ["bm25", "late", "fusion 1"]
+
+
+def test_the_seconds_of_a_stage_are_those_of_all_its_turns(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, turns = [0.0], iter([TimeIsUp(), None])
+
+    def work(_: Allowance) -> None:
+        now[0] += 20.0
+        if (late := next(turns)) is not None:
+            raise late
+
+    every = stages_of("bm25", runs=[])
+    twice = lambda self: [*every(self), Stage("twice", "done in two turns", work)]  # noqa: E731
+    monkeypatch.setattr(stages.FitStages, "all", twice)
+    monkeypatch.setattr(run, "perf_counter", lambda: now[0])
+    assert fitted(place / "data", tmp_path / "out").done[1] == ("done in two turns", 40.0)
+
+
+def test_a_training_leaves_time_to_embed_and_to_rank_by_hops_as_long_as_that_took_and_takes_still(
+    place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = read_data(place / "data", options).written(tmp_path / "data")
+    made = stages.FitStages(data, tmp_path, options, FitProgress(tmp_path, FitClock(tmp_path), False))
+    made.outcomes["base-hops"] = Outcome(100.0, "its time was up", 300.0)
+    monkeypatch.setattr(stages.FitStages, "_embedding", lambda _: 40.0)
+    with pytest.raises(TimeIsUp, match="to embed and rank anew takes about 9 min") as late:
+        made._dense(Allowance(1.0))
+    assert late.value.seconds == 1.25 * (40 + 100 + 300)
 
 
 def test_a_stage_that_fails_after_its_first_queries_leaves_no_candidate(

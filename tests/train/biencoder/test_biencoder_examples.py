@@ -18,6 +18,7 @@ from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.models.biencoder import DONE_TEXT, BiEncoderModel
 from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.dense import DenseRetriever
 from grls.train.biencoder.examples import NO_KEY, BiEncoderExamples, Miner, Pair, PairOptions, RetrieverMiner
 from grls.train.biencoder.loss import MaskedRankingLoss, false_negatives
 
@@ -252,6 +253,14 @@ def test_a_miner_searches_with_the_evidence_of_the_hop() -> None:
     alone, after = mine([query, query], [[], [Passage("e", "reeds reeds herons herons live")]], 2)
     assert alone[0] == "a"
     assert after[0] == "b"
+
+
+def test_a_miner_cuts_long_queries(data: Path, encoder: BiEncoderModel, tmp_path: Path) -> None:
+    corpus = Corpus.read(data)
+    DenseRetriever.assemble(encoder, corpus).save_pretrained(tmp_path / "dense")
+    mine = RetrieverMiner(str(tmp_path / "dense"), corpus, 0)
+    (found,) = mine([Query("q", "otter " * 900)], [[]], 2)
+    assert len(found) == 2
 
 
 def test_hops_with_links_mine_what_the_evidence_names(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def test_the_loss_is_what_the_search_scores(root: Path) -> None:
     """Hop by hop, minus the score that the right passage has when it is searched for, DONE among them."""
     (data, module), (plain, _) = opened_chains(root, both(root)), opened_chains(root, None)
     assert data.priors is not None
+    assert [part.weight for part in data.priors.weighed] == [0.8, 0.5]
     options = SearchOptions(beams=20)
     generator = GenerativeRetriever(module.model, data.codec, data.corpus, data.index, options)
     hybrid = data.priors.beside(generator)
@@ -91,6 +92,8 @@ def test_a_passage_with_the_text_of_its_evidence_is_learned(
     write_dataset(tmp_path / "data", copied, [twice], {"train": qrels, "dev": qrels, "test": qrels})
     (tmp_path / "llama").symlink_to(root / "llama")
     data, module = opened_chains(tmp_path, LearnBeside(["bm25"]), spans=spans)
+    assert data.priors is not None
+    assert [part.weight for part in data.priors.weighed] == [1.0]
     chain: Any = data.train_examples.draw(0, 0)
     hop = chain[1]._replace(evidence=(0,), gold=(data.corpus.numbers([second])[0],))
     hop = hop._replace(taken=hop.gold[0])
