@@ -474,7 +474,7 @@ class Searcher:
 
         card_options = CardOptions(**options)
         if not is_hub_name(name):
-            raise ConfigError(f"expected the name of a repository as user/name, got {name!r}.")
+            raise ConfigError(f"{name!r} is no name of a repository on the hub: give it as user/name.")
         with self.on_disk() as folder:
             return upload(folder, name, private, card_of(self.retriever, folder, name, card_options))
 

@@ -155,8 +155,9 @@ class Corpus:
         return {name: value for name, value in self.__dict__.items() if name not in stays}
 
     def __getitem__(self, number: int) -> Passage:
-        from_end = isinstance(number, int | np.integer) and number < 0
-        return self.passages([number + len(self) if from_end else number])[0]
+        if isinstance(number, int | np.integer) and -len(self) <= number < 0:
+            number += len(self)
+        return self.passages([number])[0]
 
     def __iter__(self) -> Iterator[Passage]:
         for batch in self.batches():
@@ -165,12 +166,12 @@ class Corpus:
     @checked
     def passages(self, numbers: Sequence[int]) -> list[Passage]:
         """The passages of these numbers, in their order."""
-        return as_passages(self.table[self._rows(numbers)])
+        return as_passages(self.table[self._rows("passages", numbers)])
 
     @checked
     def with_metadata(self, numbers: Sequence[int]) -> list[tuple[Passage, PassageMetadata]]:
         """The passages of these numbers, in their order, each with its metadata."""
-        rows = self.table[self._rows(numbers)]
+        rows = self.table[self._rows("with_metadata", numbers)]
         return list(zip(as_passages(rows), map(PassageMetadata, rows["metadata"]), strict=True))
 
     def batches(self, size: int = BATCH) -> Iterator[list[Passage]]:
@@ -201,15 +202,15 @@ class Corpus:
     @checked
     def ids(self, numbers: Sequence[int]) -> list[str]:
         """The ids of the passages of these numbers, in their order."""
-        names: list[str] = self._ids.take(arrow_numbers(self._rows(numbers))).to_pylist()
+        names: list[str] = self._ids.take(arrow_numbers(self._rows("ids", numbers))).to_pylist()
         return names
 
-    def _rows(self, numbers: Sequence[int]) -> list[int]:
-        """The numbers of passages as rows of the table."""
+    def _rows(self, call: str, numbers: Sequence[int]) -> list[int]:
+        """The numbers of passages, given to a call, as rows of the table."""
         if len(numbers) and not 0 <= min(numbers) <= max(numbers) < len(self):
             wrong = [number for number in numbers if not 0 <= number < len(self)]
             raise ConfigError(
-                f"there is no passage number {wrong[0]}; {self.source} has "
+                f"Corpus.{call}: there is no passage number {wrong[0]}; {self.source} has "
                 f"{counted(len(self), 'passage')}, numbered from 0."
             )
         return list(numbers)
@@ -261,7 +262,7 @@ class Corpus:
     @checked
     def metadata_of(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """That of the passages of these numbers, in their order."""
-        return [json.loads(text) for text in self.table[self._rows(numbers)]["metadata"]]
+        return [json.loads(text) for text in self.table[self._rows("metadata_of", numbers)]["metadata"]]
 
     @checked
     def extended(self, passages: Corpus) -> Corpus:
@@ -280,7 +281,8 @@ class Corpus:
     @checked
     def select(self, numbers: Sequence[int]) -> Corpus:
         """The passages with these numbers, in memory."""
-        return Corpus(PassageTable(self.table.data.take(arrow_numbers(self._rows(numbers)))), self.source)
+        rows = arrow_numbers(self._rows("select", numbers))
+        return Corpus(PassageTable(self.table.data.take(rows)), self.source)
 
     @checked
     def write(self, path: str | Path) -> None:

@@ -74,7 +74,7 @@ def register_measure(name: str, measure: Measure) -> None:
         ConfigError: The name is no such word, or another measure has it.
     """
     if name.split() != [name]:
-        raise ConfigError(f"expected the name of a measure as one word, got {name!r}.")
+        raise ConfigError(f"register_measure: name must be one word, got {name!r}.")
     known = REGISTERED.get(name)
     repeated = known is not None and definition(known) == definition(measure)
     if not repeated and (known is not None or _is_standard(name)):

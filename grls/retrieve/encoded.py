@@ -342,7 +342,7 @@ class EncodedRetriever(ABC):
 
         Of the options of search, the batch size and ``truncate_queries`` have an effect.
         """
-        options, file = cls._search_options(folder, opening), folder / MANIFEST
+        options, file = cls._search_options(opening), folder / MANIFEST
         if spec.get("format") != FORMAT:
             raise DataError(f"expected {cls.called} of format {FORMAT}; {REBUILD}", file)
         for key, kind in (("model", str), ("max_tokens", int)):
@@ -376,20 +376,20 @@ class EncodedRetriever(ABC):
     shared_by = staticmethod(folder_key)
 
     def reopened(self, folder: Path, opening: Opening) -> Self:
-        retriever, options = copy(self), self._search_options(folder, opening)
+        retriever, options = copy(self), self._search_options(opening)
         retriever.batch_size = options.get("batch_size", USUAL_SEARCH.batch_size)
         retriever.truncate_queries = options.get("truncate_queries", USUAL_SEARCH.truncate_queries)
         retriever._cut = 0
         return retriever
 
     @classmethod
-    def _search_options(cls, folder: Path, opening: Opening) -> dict[str, Any]:
+    def _search_options(cls, opening: Opening) -> dict[str, Any]:
         """The options of search that have an effect; ``compile`` and ``rescore`` are refused."""
         search = opening.searching
         if search is not None and search.compile:
-            raise ConfigError(f"{folder} is {cls.called}, which has no step to compile: leave compile out.")
+            raise ConfigError(f"{cls.called} has no step to compile: leave compile out.")
         if search is not None and search.rescore:
-            raise ConfigError(f"{folder} is {cls.called}, which rescores nothing: leave rescore out.")
+            raise ConfigError(f"{cls.called} rescores nothing: leave rescore out.")
         return {} if search is None else {name: getattr(search, name) for name in cls.heeds}
 
     def save_pretrained(self, folder: str | Path) -> None:

@@ -281,8 +281,8 @@ def open_spec(folder: Path, spec: dict[str, Any], opening: Opening, member: bool
             )
     except (ConfigError, MismatchError) as error:  # errors that do not name the file get it
         text = error.text
-        names_folder = text.startswith(str(folder)) and not text.startswith(str(folder / ".."))
-        if names_folder or str(file) in text:
+        names_folder = text.startswith((f"{folder}:", f"{folder}{os.sep}"))
+        if str(file) in text or (names_folder and not text.startswith(str(folder / ".."))):
             raise
         error_class = MismatchError if isinstance(error, MismatchError) else ConfigError
         raise error_class(f"{file}: {text}") from error

@@ -178,7 +178,13 @@ def test_a_command_finds_it_by_a_plugin(tmp_path: Path, monkeypatch: Patch, caps
 
 @pytest.mark.parametrize("name", ["RR", "nDCG@10", "two words", ""])
 def test_a_name_that_is_taken_or_no_word_is_refused(name: str) -> None:
-    raises(ConfigError, r"there already|as one word", register_measure, name, closeness)
+    raises(
+        ConfigError,
+        r"there already|name must be one word",
+        register_measure,
+        name,
+        closeness,
+    )
     assert list(measures.REGISTERED) == ["R", "complete"]
 
 
