@@ -49,7 +49,7 @@ def make_index(
     """Build a retriever folder: model, tokenizer, corpus and constraint index, or embeddings.
 
     A run that was killed while it embedded a corpus goes on when it is started again, from the last finished
-    shard of 4,096 passages (dense), 1,024 (sparse, multi-vector) or `--workers.shard`.
+    shard: of 512 passages, of a large corpus up to 4,096 (dense) or 1,024, or of `--workers.shard`.
 
     Args:
         model: Folder that a training stage wrote (``<output>/model``), or a hub name.

@@ -31,7 +31,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from grls.cluster.options import WorkerOptions, Workers
 from grls.data.dataset import gold_passages
 from grls.data.inputs.splits import DEV, TRAIN
 from grls.data.language import STEMMERS
@@ -178,17 +177,11 @@ class FitStages:
             retrievers[means.index(max(means))].save_pretrained(folder)
         self._ranked(System(BM25, folder.name), allowance)
 
-    @property
-    def _shard(self) -> int:
-        """How many passages a kill can cost: they are embedded again."""
-        return min(4096, max(128, len(self.data.corpus) // 64))
-
     def embed(self, name: str, model: str) -> Path:
         """The folder of the corpus as a model embeds it."""
         folder = self.candidates.folder(name)
         if not (folder / "grls.json").is_file():
-            workers = Workers(None, WorkerOptions(shard=self._shard))
-            building = Building(str(folder), "dense", device=self.options.device, workers=workers)
+            building = Building(str(folder), "dense", device=self.options.device)
             build(model, self.candidates.place, building)
         update_spec(folder, {"search": {"truncate_queries": True}})  # a long query is no reason to fail
         return folder

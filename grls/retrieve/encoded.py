@@ -312,8 +312,10 @@ class EncodedRetriever(ABC):
         there = partial(open_encoding, cls, load, source, path, building.batch_size, prints)
         workers = building.workers or Workers(None, USUAL_WORKERS)
         make = here if workers.address is None else there
-        # A killed process loses a part; each shard of workers has a request, so theirs are larger.
-        count = workers.options.shard or (cls.part if building.workers is None else 16 * cls.part)
+        # A kill costs a shard; texts of like length are encoded together, so smaller shards take longer.
+        # Each shard of workers has a request, so theirs are larger.
+        alone = min(cls.part, max(512, len(passages) // 64))
+        count = workers.options.shard or (alone if building.workers is None else 16 * cls.part)
         drops = workers.address is None  # a run by workers is too dear to be dropped for a wrong option
         settings = {**prints, "what": cls.kind}
         with done_shards(

@@ -10,10 +10,11 @@ from small_data import contents, of_spans, tiny_bert
 from grls.cluster.options import WorkerOptions, Workers
 from grls.cluster.plan import shards_folder
 from grls.data.corpus import Corpus
-from grls.data.types import Query
+from grls.data.types import Passage, Query
 from grls.errors import ConfigError, MismatchError
 from grls.index.options import IndexOptions
 from grls.retrieve.build import Building, build
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative import folder
 from grls.retrieve.registry import Opening, class_of, load_retriever
 
@@ -42,6 +43,22 @@ def test_an_index_of_shards_has_the_bytes_of_one_process(
     assert line.startswith(f"{tmp_path}/two: 10 passages")
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
     assert sorted(file.name for file in tmp_path.iterdir()) == [*["model"] * bool(words), "one", "two"]
+
+
+@pytest.mark.parametrize(("passages", "lost"), [(600, 512), (40_000, 625)])
+def test_a_kill_costs_a_small_part_of_an_embedding(
+    passages: int, lost: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Corpus.from_passages(Passage(f"p{n}", "a text") for n in range(passages)).write(tmp_path / "corpus.jsonl")
+
+    def dying(*rest: Any) -> Any:
+        assert rest[3] == (0, 0, lost)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DenseRetriever, "encode_shard", dying)
+    model, how = str(tiny_bert(tmp_path / "bert")), Building(f"{tmp_path}/r", "dense", device="cpu")
+    with pytest.raises(KeyboardInterrupt):
+        build(model, str(tmp_path), how)
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "multi-vector"])

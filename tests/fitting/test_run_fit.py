@@ -417,7 +417,7 @@ def test_an_embedding_that_does_not_fit_begins_with_the_time_that_is_left(
     """It was never begun, and the time stayed unused."""
     write_dataset(tmp_path / "data", passages(), [], {})
     encoder = {"biencoder": options.biencoder, "generator": "none", "budget": "1h"}
-    monkeypatch.setattr(stages.FitStages, "_shard", 4)
+    monkeypatch.setattr(DenseRetriever, "part", 4)
     shard, shards = DenseRetriever.encode_shard, list[int]()
 
     def slow(model: Any, corpus: Any, size: int, part: Any, folder: Path) -> Any:
