@@ -13,7 +13,7 @@ from grls.data.dataset import gold_passages, read_qrels, read_queries, told_unkn
 from grls.data.types import Query
 from grls.errors import DataError, Option
 from grls.explain.explain import Explanation, explainer_of, hops_of
-from grls.explain.options import TEXT_ALONE
+from grls.explain.options import TEXT_ALONE, USUAL_CASE
 from grls.explain.standing import DEPTH, GoldStanding, in_ranking, standing_parts, standings
 from grls.explain.text import Part, explanation_parts, parts_text
 from grls.retrieve.base import Retriever
@@ -115,7 +115,7 @@ def explain_query(
     gold: Sequence[str],
     depth: int = DEPTH,
     k: int | None = None,
-    widest: int = 128,
+    widest: int = USUAL_CASE.widest,
 ) -> ExplainedQuery:
     """Explain why gold passages (ids, in their order where there are hops) are found, or why not.
 

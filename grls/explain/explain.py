@@ -27,7 +27,7 @@ from grls.decode.trace import (
     trace,
 )
 from grls.explain.beams import passage_numbers, passage_or_done
-from grls.explain.options import candidates_listed
+from grls.explain.options import USUAL_CASE, candidates_listed
 from grls.io.locks import exclusive
 from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, single_steps
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
@@ -45,9 +45,7 @@ def explainable(retriever: Retriever) -> DecodesPassages | None:
     return None if single.generator.spans is not None else single
 
 
-def explainer_of(
-    retriever: Retriever, k: int | None = None, widest: int = 128
-) -> tuple[Explainer, HopOptions] | None:
+def explainer_of(retriever: Retriever, k: int | None, widest: int) -> tuple[Explainer, HopOptions] | None:
     """What explains the hops of a retriever step by step, and these hops; None if its passages have ranks."""
     decoding = explainable(retriever)
     if decoding is None:
@@ -78,7 +76,7 @@ class Explainer:
 
     retriever: DecodesPassages
     k: int = 10
-    widest: int = 128
+    widest: int = USUAL_CASE.widest
     stop: StopRule = field(default_factory=Never)
 
     @property
@@ -138,6 +136,7 @@ class Explainer:
                         early_stop=decoder.stops_early,
                         beams=decoder.beams,
                         k=self.k,
+                        taken=searches.taken(decoder.beams),
                         stop=self.stop,
                         judgement=judgement,
                         rank=returned.index(number) + 1 if number in returned else None,
@@ -261,6 +260,7 @@ class Explanation(NamedTuple):
         early_stop: Whether a unique prefix ended a beam.
         beams: Beam width.
         k: Passages to return.
+        taken: Number of passages that the search returns before DONE gets its bias.
         stop: The stop rule. The scores of DONE here include its bias (nats). Where that shifts log-odds, the
             normalizer, which lowers all scores alike, is left out.
         rank: Rank of the gold passage among the results, from 1; None if it is no result.
@@ -282,6 +282,7 @@ class Explanation(NamedTuple):
     early_stop: bool
     beams: int
     k: int
+    taken: int
     stop: StopRule
     judgement: Judgement
     rank: int | None
@@ -303,11 +304,6 @@ class Explanation(NamedTuple):
     def hop(self) -> int:
         """From 1."""
         return len(self.evidence) + 1
-
-    @property
-    def taken(self) -> int:
-        """Number of passages that the search returns before DONE gets its bias."""
-        return max(self.k, self.beams) if self.stop.bias else self.k
 
     @property
     def left(self) -> PathRow | None:

@@ -185,6 +185,7 @@ def test_a_bias_of_done_means_what_it_means_to_retrieval(data: Path, beams: int)
             for e in said:
                 assert e.done is not None
                 assert e.stop.bias == bias
+                assert e.taken == (beams if bias else 2)
                 assert e.verdict != "done first" or "DONE" in [r.id for r in e.results]
                 assert e.verdict != "done first" or e.done.score > (e.score or 0.0)
                 assert not chain.done or e.verdict not in ("found", "duplicate")
