@@ -33,7 +33,6 @@ from grls.data.types import Query
 from grls.errors import GrlsError
 from grls.evaluation.measures import query_values
 from grls.io.files import read_json, write_json
-from grls.runs.portions import read_info
 from grls.runs.run import Run
 from grls.runs.trec import ids_of
 from grls.train.doc2query.written import save
@@ -232,8 +231,7 @@ class Cell:
 
     def _score(self, run: Path, grown: Path) -> None:
         asked, qrels = read_split(self.data / "all", "test")
-        found, info = Run.load(f"{run}.jsonl"), read_info(f"{run}.jsonl")
-        assert info is not None
+        found = Run.load(f"{run}.jsonl")
         asked = asked[: self.call.limit]
         ids = {query.id: ids_of(found.rankings[query.id]) for query in asked}
         values = query_values(MEASURES, ids, {query.id: qrels[query.id] for query in asked})
@@ -245,7 +243,8 @@ class Cell:
             questions[kind] = {"queries": len(own), **means}
         index = sum(file.stat().st_size for file in (grown / "index").rglob("*") if file.is_file())
         passages = len(Corpus.read(self.data / "all"))
-        measured = {"milliseconds": 1000 * info.seconds / len(asked), "bytes": index / passages}
+        spent = read_json(self.folder / "seconds.json")[f"retrieve {self.folder.name}"]
+        measured = {"milliseconds": 1000 * spent / len(asked), "bytes": index / passages}
         write_json(self.folder / "cell.json", {"questions": questions, **measured, "machine": machine()})
 
 
@@ -263,7 +262,7 @@ def table(cells: Sequence[Cell]) -> str:
         "seeds",
         *(f"{kind} {m}" for kind in QUESTIONS for m in MEASURES),
     ]
-    lines = [[*head, "ms a question", "bytes a passage"], ["---"] * 5 + ["---:"] * (len(head) - 3)]
+    lines = [[*head, "processor ms a question", "bytes a passage"], ["---"] * 5 + ["---:"] * (len(head) - 3)]
     for key, results in done.items():
         row = [*key, str(len(results))]
         for kind in QUESTIONS:
