@@ -45,20 +45,17 @@ def test_an_index_of_shards_has_the_bytes_of_one_process(
     assert sorted(file.name for file in tmp_path.iterdir()) == [*["model"] * bool(words), "one", "two"]
 
 
-@pytest.mark.parametrize(("passages", "lost"), [(600, 512), (40_000, 625)])
-def test_a_kill_costs_a_small_part_of_an_embedding(
-    passages: int, lost: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Corpus.from_passages(Passage(f"p{n}", "a text") for n in range(passages)).write(tmp_path / "corpus.jsonl")
+def test_a_kill_costs_a_small_part_of_an_embedding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Corpus.from_passages(Passage(f"p{n}", "a text") for n in range(600)).write(tmp_path / "corpus.jsonl")
 
     def dying(*rest: Any) -> Any:
-        assert rest[3] == (0, 0, lost)
+        assert rest[3] == (0, 0, 512)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(DenseRetriever, "encode_shard", dying)
-    model, how = str(tiny_bert(tmp_path / "bert")), Building(f"{tmp_path}/r", "dense", device="cpu")
+    how = Building(f"{tmp_path}/r", "dense", device="cpu")
     with pytest.raises(KeyboardInterrupt):
-        build(model, str(tmp_path), how)
+        build(str(tiny_bert(tmp_path / "bert")), str(tmp_path), how)
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "multi-vector"])

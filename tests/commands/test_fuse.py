@@ -156,8 +156,8 @@ def test_runs_to_tune_on_are_of_the_split_of_their_manifests_or_of_dev(place, ca
     fused(*tune, tuning(dev_runs("train")))
     assert "recall@1 75.0 on train" in capsys.readouterr().out
     dev_runs()
-    for name in ("bad", "good"):
-        Path(f"{name}-dev.info.json").unlink()
+    for manifest in Path().glob("*-dev.info.json"):
+        manifest.unlink()
     fused(*tune, tuning(["bad-dev.trec", "good-dev.trec"]))
     assert "recall@1 100.0 on dev" in capsys.readouterr().out
 

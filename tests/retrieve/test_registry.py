@@ -343,14 +343,6 @@ def test_what_cannot_be_names_file_field_and_remedy(
     assert type(caught.value) is error
 
 
-def test_a_fault_names_the_file_though_its_text_begins_with_the_name_of_the_folder(
-    shared: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(shared)
-    folder = written(Path("gen"), HYBRID | {"priors": [{"retriever": "../generative"}]})
-    raises(ConfigError, r"^gen/grls\.json: generative \(generative\) does not", load_retriever, folder, CPU)
-
-
 def test_members_in_a_circle_are_refused(place: Path) -> None:
     written(place / "x", HOPS | {"retriever": "../y"})
     written(
