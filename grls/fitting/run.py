@@ -119,8 +119,8 @@ class _FitRun:
         self.progress.say("\n".join([*(f"  {line}" for line in self.stages.lines()), *self.stages.plan(())]))
         models = self.stages.models
         made = journal.known.get("models", {})
-        named = {"biencoder": models.biencoder, "generator": models.generator}
-        names = {role: model.name for role, model in named.items() if model is not None}
+        roles = "biencoder", "generator", "reranker"
+        names = {role: model.name for role in roles if (model := getattr(models, role)) is not None}
         for role, name in names.items():
             if made.get(role, name) != name:
                 option = Option(role, made[role])

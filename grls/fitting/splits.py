@@ -122,7 +122,7 @@ class SplitData:
         there = (folder / "corpus.jsonl").is_file()
         texts = [query.text for query in self.queries]
         if not there or (self.pseudo and [query.text for query in read_queries(folder)] != texts):
-            for old in ("runs", "stages/biencoder", "stages/generator", "members/[!b]*"):
+            for old in ("runs", "stages/*/", "members/[!b]*"):
                 for path in folder.parent.glob(old):
                     shutil.rmtree(path, ignore_errors=True)
             write_dataset(folder, self.corpus, self.queries, self.qrels)

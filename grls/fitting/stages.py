@@ -12,6 +12,7 @@ dense          ``dense``: the bi-encoder, trained
 dense-hops     ``dense-hops``
 generator      none: the generator, trained to write spans, and its index
 hybrid         ``hybrid``: the generator with bi-encoder and BM25 as priors, tuned, by hops where they help
+rescored       ``rescored``: a reranker, trained on the hops, reads the first passages again, by hops
 fusion N       fusions of the best candidates of each model, from what they have ranked
 more dev       none: candidates that may be chosen rank more dev queries
 =============  =========================================================================================
@@ -23,7 +24,7 @@ training from its checkpoint (:mod:`grls.fitting.training`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -41,11 +42,11 @@ from grls.fitting.models import base_models, this_machine
 from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.search import Allowance, Outcome, Stage, TimeIsUp
 from grls.fitting.splits import CUT, LINKS, SplitData, spread
-from grls.fitting.training import TimedTraining
+from grls.fitting.training import TimedTraining, Train
 from grls.io.arguments import options_of
 from grls.io.progress import counted, duration
 from grls.io.recipes import recipe_values
-from grls.models.load.base_models import find_writer
+from grls.models.load.base_models import BaseModel, find_writer
 from grls.models.text_encoder import passage_text
 from grls.retrieve.base import untuned_fingerprint
 from grls.retrieve.bm25 import BM25Retriever
@@ -57,20 +58,27 @@ from grls.retrieve.options import stored_hops
 from grls.retrieve.registry import BM25, Opening, open_spec, with_languages
 from grls.retrieve.spec import MANIFEST, read_spec, recorded, update_spec
 from grls.train.core.clock import Meter, TrainingClock, TrainingResult
-from grls.train.options import BiEncoderOptions, BiEncoderTraining
+from grls.train.options import (
+    BiEncoderOptions,
+    BiEncoderTraining,
+    EncoderOptions,
+    RerankerTraining,
+    RerankHopOptions,
+)
 from grls.tune.options import TuneOptions
 from grls.tune.run import tune_spec
 from grls.tune.step import DevQueries, TuneChoice, Tuning
 
 MORE = "more dev"
-GATHERING = ("fusion 1", "fusion 2", "fusion 3", MORE)
+GATHERING = ("fusion 1", "fusion 2", "fusion 3", "fusion 4", MORE)
 """Stages that take the candidates that there are."""
 
 ENCODER_BATCH, ENCODER_EPOCHS, GENERATOR_EPOCHS = 32, 3, 5
 BEAMS, RESCORED = 10, 50
-CHAINS = 5  # chains that ranked hops keep
+RERANKER_BATCH, RERANKER_EPOCHS, WRONG = 8, 2, 3  # with so many wrong passages for each right one
+REREAD = (20, 50)  # passages of a ranking that a reranker may read
 
-_STEPS = {"biencoder": (20, 300, 3000), "generator": (60, 500, 5000)}
+_STEPS = {"biencoder": (20, 300, 3000), "generator": (60, 500, 5000), "reranker": (20, 300, 3000)}
 """The fewest steps of a training, and the most, without and with a GPU."""
 _CLEAR = 0.05  # recall that hops bring at least where the generator takes them with short passages, too
 _TRAINING = 0.8  # the share of the time of its stage that a training may take
@@ -88,7 +96,7 @@ class FitStages:
     def __init__(self, data: SplitData, output: Path, options: FitOptions, progress: FitProgress):
         self.data, self.output, self.options, self.progress = data, output, options, progress
         self.machine = this_machine(options.device)
-        self.models = base_models(options.biencoder, options.generator, self.machine, data.language)
+        self.models = base_models(options, self.machine, data.language)
         if options.writer is not None and options.writer_model is None:
             find_writer(options.writer)  # or an error
         without = self.models.without
@@ -102,11 +110,9 @@ class FitStages:
         self.candidates = FitCandidates(data, output, options, self.machine)
         self.outcomes: dict[str, Outcome] = {}
         """What has come of the stages so far."""
-        self.biencoder, self.generator = (
-            TimedTraining(
-                output / "stages" / name, _STEPS[name][2 if self.machine.gpu else 1], least, progress
-            )
-            for name, (least, *_) in _STEPS.items()
+        self.biencoder, self.generator, self.reranker = (
+            TimedTraining(output / "stages" / name, large if self.machine.gpu else small, least, progress)
+            for name, (least, small, large) in _STEPS.items()
         )
 
     def lines(self) -> list[str]:
@@ -149,6 +155,10 @@ class FitStages:
             work = "the generator with its priors, tuned"
             stages.append(Stage("hybrid", work, self._hybrid, ("generator",)))
             stages.append(self._fusion_stage(3, "hybrid"))
+        if (reranker := self.models.reranker) and data.untaught is None:
+            work = f"fine-tune {reranker.title} to rerank, and tune its weight"
+            stages.append(Stage("rescored", work, self._rescored, ("dense" if encoder else BM25,)))
+            stages.append(self._fusion_stage(4, "rescored"))
         if len(data.qrels[DEV]) >= 1.5 * PORTIONS[0] and data.pseudo.get(DEV) != CUT:
             work = "candidates that may be kept rank more dev queries"
             stages.append(Stage(MORE, work, self._more_dev, ("bm25",), 0.0))
@@ -157,6 +167,7 @@ class FitStages:
     def told(self, stage: Stage) -> str:
         """What a stage has done, with what came of it."""
         notes = {"dense": self.biencoder.done, "generator": self.generator.done}
+        notes["rescored"] = self.reranker.done
         if read_spec(self.candidates.folder(BM25)).get("analyzer", {}).get("stem"):
             notes[BM25] = "with stems"
         return f"{stage.work}, {notes[stage.name]}" if notes.get(stage.name) else stage.work
@@ -175,7 +186,7 @@ class FitStages:
             found = [retriever.retrieve(gold.queries, self.options.depth) for retriever in retrievers]
             means = [candidates.means([gold], rankings) for rankings in found]
             retrievers[means.index(max(means))].save_pretrained(folder)
-        self._ranked(System(BM25, folder.name), allowance)
+        self._ranked(BM25, allowance)
 
     def embed(self, name: str, model: str) -> Path:
         """The folder of the corpus as a model embeds it."""
@@ -188,9 +199,8 @@ class FitStages:
 
     def _embedded(self, name: str, model: str, allowance: Allowance) -> None:
         """Embed the corpus with a model, and rank."""
-        folder = self.embed(name, model)
-        assert self.models.biencoder is not None
-        self._ranked(System(name, folder.name, models=(self.models.biencoder.name,)), allowance)
+        self.embed(name, model)
+        self._ranked(name, allowance, self.models.biencoder)
 
     def _embedding(self) -> float:
         """Seconds to embed the corpus with the base model and to rank with it, as measured now."""
@@ -207,14 +217,28 @@ class FitStages:
         each = (perf_counter() - begun) / len(texts)
         return each * len(self.data.corpus) + self.candidates.sizes[0] * self.candidates.systems["base"].cost
 
-    def _ranked(self, system: System, allowance: Allowance, found: dict[Any, Any] | None = None) -> None:
-        """Rank the first portion of dev, and more where that takes little."""
+    def _ranked(
+        self,
+        name: str,
+        allowance: Allowance,
+        model: BaseModel | None = None,
+        more: Sequence[str] = (),
+        found: dict[Any, Any] | None = None,
+    ) -> None:
+        """Rank the first portion of dev, and more where that takes little.
+
+        The candidate contains the systems ``more``, and has begun with their models and its own.
+        """
         candidates = self.candidates
+        models = [one for other in more for one in candidates.systems[other].models]
+        models += [model.name] if model else []
+        links = self._has_links(name)
+        system = System(name, name, models=tuple(dict.fromkeys(models)), more=tuple(more), links=links)
         candidates.rank(system, found)
         if (
             LINKS in self.data.qrels
-            and not system.name.endswith("-hops")
-            and not candidates.run_file(LINKS, system.folder).is_file()
+            and not name.endswith("-hops")
+            and not candidates.run_file(LINKS, name).is_file()
         ):
             candidates.save_run(candidates.opened(system), candidates.gold(LINKS), system)
         for size in candidates.sizes[1:]:
@@ -223,23 +247,19 @@ class FitStages:
             candidates.rank(system, found)
 
     def _hops_stage(self, of: str, what: str, share: float = 1.0) -> Stage:
-        name, most, data = f"{of}-hops", self.data.most_hops, self.data
+        name, data = f"{of}-hops", self.data
 
         def run(allowance: Allowance) -> str | None:
-            hops, found = HopOptions(steps="ranked", max=None if data.unlabelled else most), None
-            spec = hops_spec(f"../{of}", hops)
+            spec, found = hops_spec(f"../{of}", HopOptions(steps="ranked")), None
             if data.unlabelled:  # cut sentences have one passage each, and would choose one hop
                 self.candidates.write(name, spec)
             else:
-                tried: dict[str, Any] = {"hops": tuple(range(1, most + 1))}
-                tried |= {"hop_temperatures": _WORD_TEMPERATURES} if of == BM25 else {}
-                found = self._tuned(name, spec, tried, allowance)
-            links = self._has_links(name)
-            if not links and read_spec(self.candidates.folder(name))["hops"].get("max") == 1:
+                tried = {"hop_temperatures": _WORD_TEMPERATURES} if of == BM25 else {}
+                found = self._tuned(name, spec, tried, data.most_hops, allowance)
+            one = read_spec(self.candidates.folder(name))["hops"].get("max") == 1
+            if one and not self._has_links(name):
                 return f"one hop is best, which is {of}"
-            models = self.candidates.systems[of].models
-            system = System(name, name, models=models, more=(of,), links=links)
-            self._ranked(system, allowance, found)
+            self._ranked(name, allowance, more=(of,), found=found)
             return None
 
         work = f"{what}, ranked by hops{' with links' if data.linked else ''}"
@@ -248,17 +268,20 @@ class FitStages:
     def _has_links(self, name: str) -> bool:
         folder = self.candidates.folder(name)
         hops = stored_hops(read_spec(folder), folder / MANIFEST)
-        if hops is None or hops.steps != "ranked" or not self.data.links:
+        if hops is None or hops.steps != "ranked":
             return False
-        return hops.links and bool(hops.named or (hops.linked and hops.count > 1))
+        return bool(self.data.links and hops.links and (hops.named or (hops.linked and hops.count > 1)))
 
     def _tuned(
-        self, name: str, spec: dict[str, Any], tried: dict[str, Any], allowance: Allowance
+        self, name: str, spec: dict[str, Any], tried: dict[str, Any], hops: int, allowance: Allowance
     ) -> dict[Any, Any]:
         """Tune a composite on the first portion, or on more queries where that takes little, and write it.
 
-        Returns what its hops have found.
+        Of several ``hops`` all numbers are tried. Returns what they have found.
         """
+        if hops > 1:
+            spec |= {"hops": recorded(HopOptions(steps="ranked", max=hops))}
+            tried |= {"hops": tuple(range(1, hops + 1))}
         split, found, folder = self.data.tune, dict[Any, Any](), self.candidates.folder(name)
         whole = len(self.data.qrels[split])
         opening = Opening(self.options.device, self.candidates.precision)
@@ -307,11 +330,10 @@ class FitStages:
                         self.candidates.fuse(pair)
                 return None
             best = []
-            for group in ((BM25, "bm25-hops"), ("base", "base-hops", "dense", "dense-hops"), ("hybrid",)):
-                names = [name for name in group if name in systems]
-                if names:
-                    same = self.candidates.compared(*names)
-                    best.append(max(same, key=lambda candidate: (candidate.value, candidate.order)).name)
+            encoders = ("base", "base-hops", "dense", "dense-hops", "rescored")
+            for group in ((BM25, "bm25-hops"), encoders, ("hybrid",)):
+                if names := [name for name in group if name in systems]:
+                    best.append(self.candidates.best(names))
             return None if self.candidates.fuse(best) else "none is better than its members"
 
         return Stage(f"fusion {number}", "fusions of what there is", run, (need,))
@@ -329,6 +351,13 @@ class FitStages:
 
     # Trainings.
 
+    def _trained(
+        self, training: TimedTraining, steps: int, train: Train, allowance: Allowance, follows: float = 0.0
+    ) -> None:
+        most = min(_TRAINING * allowance.seconds, allowance.seconds - follows)
+        training.run(steps, train, Allowance(most), follows)
+        self.progress.limit(max(0.0, allowance.left))
+
     def _dense(self, allowance: Allowance) -> None:
         follows = 0.0
         if allowance.seconds < inf and not self.biencoder.model.is_dir():
@@ -336,10 +365,9 @@ class FitStages:
             follows = _MARGIN * (self._embedding() + hops.seconds + (hops.rest or 0.0))
             if follows >= allowance.seconds:
                 raise TimeIsUp(f"to embed and rank anew takes about {duration(follows)}", follows)
-        steps = ENCODER_EPOCHS * -(-self._encoder_examples // ENCODER_BATCH)
-        most = min(_TRAINING * allowance.seconds, allowance.seconds - follows)
-        self.biencoder.run(steps, self._train_encoder, Allowance(most), follows)
-        self.progress.limit(max(0.0, allowance.left))
+        examples = round(len(self.data.qrels[TRAIN]) * (self.data.gold + self.data.hops))  # and DONE
+        steps = ENCODER_EPOCHS * -(-examples // ENCODER_BATCH)
+        self._trained(self.biencoder, steps, self._train_encoder, allowance, follows)
         self._embedded("dense", str(self.biencoder.model), allowance)
 
     @property
@@ -350,32 +378,26 @@ class FitStages:
         system = self.candidates.systems.get("bm25-hops")
         return system if system is not None and system.links else None
 
-    @property
-    def _encoder_examples(self) -> int:
-        return round(len(self.data.qrels[TRAIN]) * (self.data.gold + self.data.hops))
-
     def _train_encoder(self, steps: int, resume: bool, seconds: float, meter: Meter) -> TrainingResult:
         from grls.train.biencoder.run import run_biencoder
 
-        data, options, model = self.data, self.options, self.models.biencoder
+        data, options, model, linked = self.data, self.options, self.models.biencoder, self.linked
         assert model is not None
         recipe = recipe_values(("biencoder", "default/biencoder" if data.hops else "single-step/biencoder"))
         changed = {
             "scale": None,  # that of the model
             "multistep": None if data.hops else False,
-            "epochs": min(ENCODER_EPOCHS, -(-steps * ENCODER_BATCH // self._encoder_examples)),
+            "epochs": ENCODER_EPOCHS,
             "max_steps": steps,
             "dev_size": min(100, len(data.qrels[data.tune])),
             "dev_passages": min(len(data.corpus), 2000),
             "gradient_checkpointing": self._low_memory,
+            "hard_negatives": int(linked is not None),
             "k": options.k,
             "seed": options.seed,
             "precision": options.precision,
             "device": "cpu" if options.device == "cpu" else "auto",
         }
-        linked = self.linked
-        if linked is not None:
-            changed["hard_negatives"] = 1
         training = BiEncoderTraining(
             data=self.candidates.place, output=str(self.biencoder.folder), source=model.name,
             kind="auto", train_split=TRAIN, dev_split=data.tune,
@@ -387,9 +409,7 @@ class FitStages:
         return run_biencoder(training, TrainingClock("biencoder", seconds, meter))
 
     def _generator(self, allowance: Allowance) -> None:
-        steps, most = GENERATOR_EPOCHS * self._epoch, Allowance(_TRAINING * allowance.seconds)
-        self.generator.run(steps, self._train_generator, most)
-        self.progress.limit(max(0.0, allowance.left))
+        self._trained(self.generator, GENERATOR_EPOCHS * self._epoch, self._train_generator, allowance)
         folder = self.candidates.folder("generator")
         if not (folder / "grls.json").is_file():
             building = Building(str(folder), "generative", device=self.options.device)
@@ -452,6 +472,52 @@ class FitStages:
         given |= suited(model, recipes)
         return train(read_stage("chains", recipes, given), TrainingClock("chains", seconds, meter))
 
+    # The reranker.
+
+    @property
+    def _reranked(self) -> System:
+        """What is reranked, and gives the wrong passages to learn from: the best single step."""
+        systems, single = self.candidates.systems, {BM25, "base", "dense"}
+        names = [name for name in systems if single.issuperset(name.split(" + "))]
+        return systems[self.candidates.best(names)]
+
+    def _train_reranker(self, steps: int, resume: bool, seconds: float, meter: Meter) -> TrainingResult:
+        from grls.train.reranker.run import run_reranker
+
+        data, options, model = self.data, self.options, self.models.reranker
+        assert model is not None
+        training = RerankerTraining(
+            data=self.candidates.place, output=str(self.reranker.folder), encoder=model.name,
+            max_tokens=min(256, model.positions or 256),
+            fit=EncoderOptions(
+                epochs=RERANKER_EPOCHS, batch_size=RERANKER_BATCH, learning_rate=5e-5, seed=options.seed,
+                precision=options.precision, gradient_checkpointing=self._low_memory, max_steps=steps,
+            ),
+            hops=RerankHopOptions(
+                multistep=None if data.hops else False, hard_negatives=WRONG, dev_split=data.tune,
+                negatives=str(self.candidates.folder((self.linked or self._reranked).folder)),
+            ),
+            resume=resume, device=options.device,
+        )  # fmt: skip
+        clock = TrainingClock("reranker", seconds, meter)
+        return replace(run_reranker(training, clock), best=None)  # a loss, which is no share of 100
+
+    def _rescored(self, allowance: Allowance) -> str | None:
+        examples = round(len(self.data.qrels[TRAIN]) * self.data.gold)
+        steps = RERANKER_EPOCHS * -(-examples // RERANKER_BATCH)
+        self._trained(self.reranker, steps, self._train_reranker, allowance)
+        first = self._reranked
+        spec: dict[str, Any] = {
+            "kind": "rescored", "retriever": f"../{first.folder}",
+            "model": "../../stages/reranker/model", "passages": REREAD[0], "weight": 1.0,
+        }  # fmt: skip
+        tried = {"cross_encoder_passages": REREAD}
+        found = self._tuned("rescored", spec, tried, self.data.most_hops, allowance)
+        if read_spec(self.candidates.folder("rescored"))["weight"] == 0:
+            return f"the best weight of its logits is 0, beside {first.name}"
+        self._ranked("rescored", allowance, self.models.reranker, (first.name,), found)
+        return None
+
     # The hybrid.
 
     @property
@@ -467,15 +533,9 @@ class FitStages:
         spec = hybrid_spec("../generator", named, PriorOptions())
         spec["search"] = recorded(self._searched)
         tried: dict[str, Any] = {"rescore_passages": RESCORED} if self.data.short else {}
-        if hops > 1:
-            spec["hops"] = recorded(HopOptions(steps="ranked", max=hops, chains=CHAINS))
-            tried |= {"hops": tuple(range(1, hops + 1)), "hop_temperatures": (1.0,)}
-        found = self._tuned("hybrid", spec, tried, allowance)
-        models = (self.models.biencoder if self._teachers else None, self.models.generator)
-        names = tuple(model.name for model in models if model)
-        links = self._has_links("hybrid")
-        system = System("hybrid", "hybrid", models=names, more=tuple(priors), links=links)
-        self._ranked(system, allowance, found)
+        tried |= {"hop_temperatures": (1.0,)}
+        found = self._tuned("hybrid", spec, tried, hops, allowance)
+        self._ranked("hybrid", allowance, self.models.generator, priors, found)
 
     @property
     def _low_memory(self) -> bool:

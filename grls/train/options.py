@@ -667,6 +667,7 @@ class EncoderOptions:
         lora_rank: Rank of low-rank adapters beside every linear layer of the encoder. Only the adapters (and
             the head of a reranker) are trained, and merged into the saved model. 0: no adapters, all weights
             are trained.
+        max_steps: Largest number of optimizer steps; null: no limit beside ``epochs``.
     """
 
     epochs: Count = 3
@@ -677,6 +678,12 @@ class EncoderOptions:
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     gradient_checkpointing: bool = False
     lora_rank: NonNegativeInt = 0
+    max_steps: Count | None = None
+
+    def steps(self, examples: int) -> int:
+        """Optimizer steps of a training on so many examples."""
+        steps = self.epochs * -(-examples // self.batch_size)
+        return min(self.max_steps or steps, steps)
 
 
 @options("hops", kw_only=True)
@@ -731,7 +738,6 @@ class BiEncoderOptions(PairOptions, EncoderOptions):
     """Options of the pairs (:class:`PairOptions`) and of the training.
 
     Args:
-        max_steps: Largest number of optimizer steps; null: no limit beside ``epochs``.
         mini_batch_size: Texts that are embedded at a time, each group again in the backward pass: a batch of
             any size in the memory of one group, for more time; null: the whole batch is kept.
         matryoshka: Leading dimensions of the embeddings that are learned to be of use alone, such as 64 128
@@ -755,7 +761,6 @@ class BiEncoderOptions(PairOptions, EncoderOptions):
     """
 
     epochs: Count = 1
-    max_steps: Count | None = None
     batch_size: Count = 32
     mini_batch_size: Count | None = None
     matryoshka: tuple[Count, ...] | None = None

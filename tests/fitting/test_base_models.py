@@ -9,6 +9,7 @@ from small_data import tiny_bert, write_small
 from grls.errors import ConfigError
 from grls.fitting import models
 from grls.fitting.models import Machine, base_models
+from grls.fitting.options import FitOptions
 from grls.models.load import base_models as finding
 from grls.models.load.base_models import BaseModel, find_encoder, find_writer
 from grls.models.load.opening import packaged_encoder
@@ -74,16 +75,16 @@ def test_an_encoder_decoder_has_its_own_loader() -> None:
 
 
 def test_none_does_without() -> None:
-    got = base_models("none", "none", CPU, "en")
+    got = base_models(FitOptions(biencoder="none", generator=None), CPU, "en")
     assert (got.biencoder, got.generator) == (None, None)
     assert got.without == dict.fromkeys(("biencoder", "generator"), "it was not asked for")
-    assert got.line() == "bi-encoder none; generator none"
+    assert got.line() == "bi-encoder none; generator none; reranker none"
 
 
 def test_auto_without_any_model_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding, "packaged_encoder", str)
     monkeypatch.setattr(finding, "PACKAGED", "other")
-    got = base_models("auto", "auto", CPU, "en")
+    got = base_models(FitOptions(), CPU, "en")
     assert (got.biencoder, got.generator) == (None, None)
     assert "the hub cannot be reached" in got.without["biencoder"]
     assert "the hub cannot be reached" in got.without["generator"]
@@ -94,14 +95,12 @@ def test_auto_goes_by_device_and_language(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(models, "find_writer", everywhere)
 
     def names(machine: Machine, language: str) -> list[str]:
-        got = base_models("auto", "auto", machine, language)
-        return [model.name for model in (got.biencoder, got.generator) if model is not None]
+        got = base_models(FitOptions(), machine, language)
+        return [model.name for model in (got.biencoder, got.generator, got.reranker) if model is not None]
 
-    assert names(CPU, "en") == ["all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"]
-    assert names(GPU, "en") == [
-        "sentence-transformers/all-mpnet-base-v2",
-        "HuggingFaceTB/SmolLM2-360M-Instruct",
-    ]
+    assert names(CPU, "en") == ["all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"]  # a reranker won nothing there
+    large = "sentence-transformers/all-mpnet-base-v2"
+    assert names(GPU, "en") == [large, "HuggingFaceTB/SmolLM2-360M-Instruct", large]
     assert names(CPU, "de")[0] == "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"
 
 
@@ -113,7 +112,7 @@ def test_auto_takes_the_next_where_the_first_is_missing(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(models, "find_encoder", smaller)
     monkeypatch.setattr(models, "find_writer", smaller)
-    got = base_models("auto", "auto", GPU, "en")
+    got = base_models(FitOptions(), GPU, "en")
     assert [model and model.name for model in (got.biencoder, got.generator)] == [
         "all-MiniLM-L6-v2",
         "SmolLM2-135M-Instruct",

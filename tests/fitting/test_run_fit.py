@@ -77,11 +77,11 @@ def singles(fitted: Fitted) -> list[str]:
 
 def test_a_run_makes_candidates_compares_them_and_opens_as_the_best(place: Path, whole: Fitted) -> None:
     output = place / "whole"
-    assert singles(whole) == ["bm25", "base", "dense", "hybrid"]
+    assert singles(whole) == ["bm25", "base", "dense", "hybrid", "rescored"]
     for name in ("bm25-hops", "base-hops", "dense-hops"):  # tuned to one hop, which is the single step
         assert json.loads((output / "members" / name / "grls.json").read_text())["hops"]["max"] == 1
     assert (whole.queries, whole.notes) == ({"dev": 4, "test": 3}, ())
-    for name in ("bm25-hops", "base", "dense", "dense-hops", "generator", "hybrid"):
+    for name in ("bm25-hops", "base", "dense", "dense-hops", "generator", "hybrid", "rescored"):
         load_retriever(output / "members" / name, Opening("cpu"))
     content = json.loads((output / "fit.json").read_text())
     assert (content["kept"], output / content["retriever"]) == (whole.kept, followed(output))
@@ -232,7 +232,7 @@ def test_a_run_that_is_called_again_does_nothing_twice_and_keeps_what_it_is_aske
     assert "points of R@2 against BM25" in page_text(output / "report.html")
     with pytest.raises(ConfigError, match="there is no candidate 'colbert'; there are bm25, base"):
         again(keep="colbert")
-    fusion = min((output / "members").glob("fusion-*"))
+    fusion = max((output / "members").glob("fusion-*"))
     shutil.rmtree(fusion)
     assert again().metrics == whole.metrics
     assert fusion.is_dir()  # what was removed is made again
@@ -327,7 +327,7 @@ def test_a_run_that_is_killed_in_any_stage_opens_as_the_best_so_far_and_goes_on_
 ) -> None:
     """At the end of each, and once in the middle of a training, which goes on from its checkpoint."""
     names = ["bm25", "base", "bm25-hops", "base-hops", "fusion 1", "dense", "dense-hops", "fusion 2"]
-    names += ["generator", "hybrid", "fusion 3"]
+    names += ["generator", "hybrid", "fusion 3", "rescored", "fusion 4"]
     output = tmp_path / "out"
     resumed: list[bool] = []
     train = stages.FitStages._train_generator
@@ -516,7 +516,7 @@ def test_with_more_time_more_dev_queries_are_ranked(tmp_path: Path, monkeypatch:
     parts = {"train": queries[:4], "dev": queries[4:]}
     qrels = {split: {query.id: {"r0": 1} for query in part} for split, part in parts.items()}
     write_dataset(tmp_path / "data", passages(), queries, qrels)
-    first = lambda self, system, *_: self.candidates.rank(system)  # noqa: E731
+    first = lambda self, name, *_: self.candidates.rank(System(name, name))  # noqa: E731
     monkeypatch.setattr(stages.FitStages, "_ranked", first)
     with monkeypatch.context() as patch:
         patch.setattr(stages.FitStages, "_more_dev", lambda *_: None)

@@ -26,11 +26,12 @@ def write_fit_data(folder: Path, *splits: str) -> Path:
 
 
 def write_fit_models(folder: Path, data: Path) -> dict[str, Any]:
-    """A random bi-encoder and a random language model; returns the options that name them."""
-    torch.manual_seed(0)  # which candidates there are depends on its weights
-    tiny_bert(folder / "bert")
-    write_llama(folder / "llama", data)
-    return {"biencoder": str(folder / "bert"), "generator": str(folder / "llama")}
+    """Random models; returns the options that name them."""
+    torch.manual_seed(0)  # which candidates there are depends on their weights
+    models = {"biencoder": tiny_bert(folder / "bert"), "generator": write_llama(folder / "llama", data)}
+    torch.manual_seed(11)
+    models["reranker"] = tiny_bert(folder / "cross")
+    return {role: str(model) for role, model in models.items()}
 
 
 def fit_options(**more: Any) -> FitOptions:

@@ -148,13 +148,11 @@ def test_a_reranker_in_shards_has_the_losses_of_one_process_and_resumes_on_anoth
     still_bert(tmp_path / "bert")
 
     def fit(name: str, strategy: Any, resume: bool = False, killed: bool = False) -> None:
-        torch.manual_seed(0)
-        reranker = Reranker.load(str(tmp_path / "bert"), 32, "cpu")
         sharded = strategy != "ddp"
         options = EncoderOptions(2, 4, 1e-3, strategy=strategy, gradient_checkpointing=sharded)
         if killed:
             RerankerModule.training_step = dying  # type: ignore[method-assign]
-        fitted(reranker, 17, 5, tmp_path / name, options, resume)
+        fitted(tmp_path / "bert", 17, 5, tmp_path / name, options, resume)
 
     step = RerankerModule.training_step
 

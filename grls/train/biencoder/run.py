@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 
 import torch
 
@@ -77,8 +76,7 @@ def run_biencoder(training: BiEncoderTraining, clock: TrainingClock | None = Non
             )
         multistep = examples.options.multistep is True
         evaluator = None if dev is None else dev_evaluator(encoder, dev, fit, multistep)
-        steps = fit.epochs * math.ceil(len(examples) / fit.batch_size)
-        steps = min(fit.max_steps or steps, steps)
+        steps = fit.steps(len(examples))
         module = BiEncoderModule(encoder, fit, steps, evaluator, examples.done)
         trainer = trainer_options(fit) | {
             "accelerator": "cpu" if fit.device == "cpu" else accelerator().type,

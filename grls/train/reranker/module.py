@@ -95,17 +95,17 @@ class RerankerModule(EncoderModule):
     marker = "config.json"
     best: ClassVar[Any] = {"monitor": "dev_loss", "mode": "min"}
 
-    def __init__(self, reranker: Reranker, options: EncoderOptions, hops: bool):
+    def __init__(self, reranker: Reranker, options: EncoderOptions):
         super().__init__(reranker.model, options, "adamw")
         self._reranker = reranker
-        self._hops = hops
         if options.lora_rank:
             for name, weights in self.model.named_parameters():
                 if not name.startswith(f"{self.model.base_model_prefix}."):  # the head: it may be new
                     weights.requires_grad = True
 
     def training_step(self, batch: list[RerankExample], batch_idx: int) -> Tensor:
-        loss = mean_over_processes(self.within(self._losses, batch).mean(), len(batch))
+        losses = torch.stack([rerank_loss(*read) for read in self._read(batch)])
+        loss = mean_over_processes(losses.mean(), len(batch))
         self.log("train_loss", averaged(loss), prog_bar=True, batch_size=len(batch))
         return loss
 
@@ -114,19 +114,17 @@ class RerankerModule(EncoderModule):
 
         Of hops there is no gain: their first candidate is the right passage, no retriever's choice.
         """
-        values = self.within(self._logits, batch).split([len(example.passages) for example in batch])
-        times = self.trainer.datamodule.dev_copies(batch_idx)  # type: ignore[attr-defined]
-        size = summed(len(batch), self.device) // times
-        gain = {} if self._hops else {"dev_gain": choice_gain}
+        read, data = self._read(batch), self.trainer.datamodule  # type: ignore[attr-defined]
+        size = summed(len(batch), self.device) // data.dev_copies(batch_idx)
+        gain = {} if isinstance(data.dev_examples, RerankHops) else {"dev_gain": choice_gain}
         for name, measure in {"dev_loss": rerank_loss, **gain}.items():
-            pairs = zip(values, batch, strict=True)
-            each = [measure(logits, _scores(example)).cpu() for logits, example in pairs]
+            each = [measure(logits, scores).cpu() for logits, scores in read]
             mean = torch.stack(each).mean().to(self.device)
             self.log(name, averaged(mean_over_processes(mean, len(batch))), sync_dist=True, batch_size=size)
 
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.AdamW(self.model.parameters(), lr=self.options.learning_rate)
-        steps = int(self.trainer.estimated_stepping_batches)
+        steps = self.options.steps(len(self.trainer.datamodule.train_examples))  # type: ignore[attr-defined]
         schedule = get_linear_schedule_with_warmup(optimizer, round(0.1 * steps), steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
@@ -135,16 +133,11 @@ class RerankerModule(EncoderModule):
         with atomic_folder(folder, self.marker) as new:
             self._reranker.save(new)
 
-    def _losses(self, batch: Sequence[RerankExample]) -> Tensor:
-        values = self._logits(batch).split([len(example.passages) for example in batch])
-        pairs = zip(values, batch, strict=True)
-        return torch.stack([rerank_loss(logits, _scores(example)) for logits, example in pairs])
-
-    def _logits(self, batch: Sequence[RerankExample]) -> Tensor:
-        """Logits f of the candidates of all prefixes, one prefix after the other."""
+    def _read(self, batch: Sequence[RerankExample]) -> list[tuple[Tensor, Tensor]]:
+        """Logits f of the candidates of each prefix, and their scores."""
         prefixes = [example.prefix for example in batch for _ in example.passages]
-        return self._reranker.logits(prefixes, [text for example in batch for text in example.passages])
-
-
-def _scores(example: RerankExample) -> Tensor:
-    return torch.tensor(example.scores, dtype=torch.float32)
+        texts = [text for example in batch for text in example.passages]
+        values = self.within(self._reranker.logits, prefixes, texts)
+        logits = values.split([len(example.passages) for example in batch])
+        scores = [torch.tensor(example.scores, dtype=torch.float32) for example in batch]
+        return list(zip(logits, scores, strict=True))

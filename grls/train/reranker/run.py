@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -15,7 +13,7 @@ from grls.errors import ConfigError, DataError, MismatchError, Option
 from grls.io.ending import needing, quiet
 from grls.io.files import sha256
 from grls.train.core.clock import TrainingClock, TrainingResult
-from grls.train.options import USUAL_RERANK_HOPS, EncoderOptions, RerankerTraining, as_record
+from grls.train.options import USUAL_RERANK_HOPS, RerankerTraining, as_record
 
 with needing("train", "training a reranker"):
     from grls.train.core.datamodule import EncoderData
@@ -24,47 +22,35 @@ with needing("train", "training a reranker"):
     from grls.train.reranker.module import RerankerModule, RerankHops, WrittenExamples
 
 
-def run_reranker(training: RerankerTraining) -> TrainingResult:
-    """Train the reranker of In-Context RALM, or a cross-encoder for the hops of a data set."""
+def run_reranker(training: RerankerTraining, clock: TrainingClock | None = None) -> TrainingResult:
+    """Train the reranker of In-Context RALM, or a cross-encoder for the hops of a data set.
+
+    The epoch with the lowest dev loss (nats) is kept. Hops are drawn anew each epoch.
+    ``clock`` limits the time; where a meter listens to it, nothing is printed.
+    """
     quiet()
     options, output, record = training.fit, training.output, as_record(training)
     with only_training(output):
         resumed = begin(record, output, training.resume, options.strategy)
         corpus = Corpus.read(training.data)
         data = EncoderData(training.data, options)
-        evidence_words = None
-        if training.train is None and training.dev is None:
-            evidence_words = training.hops.evidence_words
-            read_hops(data, training, corpus)
-        else:
-            read_files(data, training, corpus)
+        of_hops = training.train is None and training.dev is None
+        (read_hops if of_hops else read_files)(data, training, corpus)
         torch.manual_seed(options.seed)  # for the new head of an encoder without one
-        reading = training.max_tokens, training.device
-        reranker = Reranker.load(training.encoder, *reading, evidence_words=evidence_words)
+        words = training.hops.evidence_words if of_hops else None
+        reranker = Reranker.load(training.encoder, training.max_tokens, training.device, evidence_words=words)
         data.fingerprints["the corpus"] = corpus.fingerprint
         data.fingerprints["the tokenizer of the encoder"] = tokenizer_fingerprint(reranker.tokenizer)
-        return fit_reranker(reranker, data, options, output, record, resumed)
-
-
-def fit_reranker(
-    reranker: Reranker,
-    data: EncoderData,
-    options: EncoderOptions,
-    output: str | Path,
-    record: Mapping[str, Any],
-    resumed: str | None,
-) -> TrainingResult:
-    """Train, keep the epoch with the lowest dev loss (nats), and write OUTPUT/model.
-
-    The reranker is trained in place. Hops are drawn anew each epoch.
-    """
-    data.collator = list
-    module = RerankerModule(reranker, options, isinstance(data.dev_examples, RerankHops))
-    trainer = trainer_options(options, unused=options.lora_rank > 0)
-    trainer |= {"accelerator": reranker.model.device.type, "log_every_n_steps": 10}
-    return fit_model(
-        module, data, output, record, resumed, TrainingClock("reranker"), trainer=trainer, best=module.best
-    )
+        data.collator = list
+        trainer = trainer_options(options, unused=options.lora_rank > 0) | {
+            "accelerator": reranker.model.device.type,
+            "log_every_n_steps": 10,
+        }
+        return fit_model(
+            RerankerModule(reranker, options), data, output, record, resumed,
+            clock or TrainingClock("reranker"), trainer=trainer, best=RerankerModule.best,
+            steps=options.steps(len(data.train_examples)),
+        )  # fmt: skip
 
 
 def read_files(data: EncoderData, training: RerankerTraining, corpus: Corpus) -> None:

@@ -29,16 +29,13 @@ def test_the_loss_is_the_likelihood_under_the_reranker() -> None:
 
 def test_training_learns_which_document_helps(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 32, "cpu")
+    encoder = tiny_bert(tmp_path / "bert")
     trained = fitted(encoder, 12, 4, tmp_path / "out", EncoderOptions(25, 4, 3e-3))
     assert trained.best is not None
     assert trained.best < 1.5  # 1 is the best that can be had, by chance it is about 2.4
     again = Reranker.load(str(tmp_path / "out" / "model"), device="cpu")
     assert again.max_tokens == 32
-    prefixes = ["is the lynx calm"] * 4
-    texts = [p.text for p in ANIMALS]
-    assert int(again.scores(prefixes, texts).argmax()) == 1
-    assert again.scores(prefixes, texts) == pytest.approx(encoder.scores(prefixes, texts), abs=1e-4)
+    assert int(again.scores(["is the lynx calm"] * 4, [p.text for p in ANIMALS]).argmax()) == 1
     with pytest.raises(ConfigError, match="there is no checkpoint to resume from"):
         fitted(encoder, 12, 12, tmp_path / "new", EncoderOptions(1), resume=True)
 
