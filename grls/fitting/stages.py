@@ -510,6 +510,7 @@ class FitStages:
         spec: dict[str, Any] = {
             "kind": "rescored", "retriever": f"../{first.folder}",
             "model": "../../stages/reranker/model", "passages": REREAD[0], "weight": 1.0,
+            "search": {"truncate_queries": True},
         }  # fmt: skip
         tried = {"cross_encoder_passages": REREAD}
         found = self._tuned("rescored", spec, tried, self.data.most_hops, allowance)
