@@ -12,7 +12,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_qrels, read_queries, told_unknown
 from grls.data.types import Query
 from grls.errors import DataError, Option
-from grls.explain.explain import Explanation, explainer_of, hops_of
+from grls.explain.explain import Explanation, explainer_of, gold_by_hop
 from grls.explain.options import TEXT_ALONE, USUAL_CASE
 from grls.explain.standing import DEPTH, GoldStanding, in_ranking, standing_parts, standings
 from grls.explain.text import Part, explanation_parts, parts_text
@@ -131,7 +131,7 @@ def explain_query(
     by_gold = {standing.gold: standing for standing in ranked}
     passages = [
         ExplainedPassage(details, by_gold.get(details.gold))
-        for hop in hops_of(gold, hops.chained)
+        for hop in gold_by_hop(gold, hops.chained)
         for details in explainer.explain(query, *hop)
     ]
     return ExplainedQuery(query, tuple(passages))

@@ -9,7 +9,7 @@ from grls.errors import ConfigError, DataError, Option
 from grls.explain.options import USUAL_CASE, CaseOptions
 from grls.io.arguments import Count
 from grls.models.option_names import Device, Precision
-from grls.retrieve.base import Retriever
+from grls.retrieve.base import Retriever, no_beam
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
@@ -66,7 +66,7 @@ def explain(
     from grls.api.explaining import explain_query, find_query
     from grls.commands.retrievers import bm25_over
     from grls.data.dataset import read_queries
-    from grls.explain.explain import Explanation, explainable
+    from grls.explain.explain import Explanation
     from grls.explain.standing import DEPTH, standing_record
     from grls.explain.text import explanation_record
     from grls.io.files import refuse_unwritable
@@ -89,7 +89,7 @@ def explain(
         if beside and (query == EVERY or any(row.id == query for row in read_queries(beside))):
             folder = beside
     opened = hop_by_hop(opened, hops)
-    if explainable(opened) is None and case.widest != USUAL_CASE.widest:
+    if no_beam(opened) is not None and case.widest != USUAL_CASE.widest:
         raise ConfigError(
             f"{Option('retriever', retriever)} is a {opened.kind} retriever, not explained step by step: the "
             f"rank of each passage is printed, and {Option('case.widest')} has no meaning there; leave it "
@@ -126,9 +126,9 @@ def _explain_split(
 ) -> None:  # fmt: skip
     """Count the verdicts of all gold passages, or their ranks."""
     from grls.data.dataset import gold_passages, read_split
-    from grls.explain.explain import explainer_of, hops_of
+    from grls.explain.explain import explainer_of, gold_by_hop
     from grls.explain.standing import DEPTH, format_ranks, line_of, rank_counts, rank_record, standings
-    from grls.explain.text import format_summary, summarise
+    from grls.explain.text import format_summary, plain_facts, summarise
 
     queries, qrels = read_split(data, split, retriever.corpus, limit, known=True)
     orders = [(row, order) for row in queries if (order := gold_passages(row, qrels))]
@@ -136,10 +136,10 @@ def _explain_split(
         raise DataError(f"no query of --split {split} has a gold passage; give another split.", data)
     if explaining := explainer_of(retriever, k, widest):
         explainer, hops = explaining
-        asks = [(row, *hop) for row, order in orders for hop in hops_of(order, hops.chained)]
+        asks = [(row, *hop) for row, order in orders for hop in gold_by_hop(order, hops.chained)]
         summary = summarise(explainer, asks)
         print(format_summary(summary))
-        _write(output, summary.record())
+        _write(output, plain_facts(summary))
         return
     depth = k or DEPTH
     ranks: list[int | None] = []
@@ -149,10 +149,10 @@ def _explain_split(
         print(line_of(golds))
         ranks += [standing.rank for standing in golds]
         records.append(rank_record(golds))
-    print("\n" + format_ranks(ranks, depth))
-    described = retriever.describe()
-    counts = {"retriever": described.name, "scores": described.score_mode, **rank_counts(ranks, depth)}
-    _write(output, counts | {"queries": records})
+    described, counts = retriever.describe(), rank_counts(ranks, depth)
+    print("\n" + format_ranks(counts))
+    named = {"retriever": described.name, "scores": described.score_mode}
+    _write(output, named | counts | {"queries": records})
 
 
 def _write(output: str | None, facts: object) -> None:

@@ -22,6 +22,8 @@ from grls.io.progress import counted
 
 RESAMPLES = 9999
 CONFIDENCE = 0.95
+LEVEL = 0.05
+"""P values below it are marked in tables."""
 _BATCH = 500  # resamples held in memory at a time
 
 

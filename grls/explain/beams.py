@@ -24,14 +24,13 @@ from grls.decode.scope import Scope
 from grls.decode.select import ragged_logsumexp
 from grls.decode.trace import Fate, fate_of
 from grls.errors import ConfigError, DataError
-from grls.explain.options import TEXT_ALONE, candidates_listed
+from grls.explain.options import TEXT_ALONE, candidates_listed, hops_of
 from grls.index.rows import Ints
 from grls.index.subset import Subset
 from grls.io.locks import exclusive
 from grls.io.progress import counted
 from grls.models.base import Floats, GeneratorModel, Session
-from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, no_beam, single_steps
-from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
+from grls.retrieve.base import DecodesPassages, Retriever, no_beam, single_steps
 from grls.retrieve.hops.stop import Never, StopRule, stop_of_hop
 
 if TYPE_CHECKING:
@@ -162,10 +161,9 @@ def trace_beam(
     reason = no_beam(retriever)
     if reason is not None:
         raise ConfigError(reason)
-    inner = single_steps(retriever)
+    inner, hops = single_steps(retriever), hops_of(retriever)
     assert isinstance(inner, DecodesPassages)
     generator: GenerativeRetriever = inner.generator
-    hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
     with exclusive(generator.model):
         stop = stop_of_hop(inner, hops)
         next_query, may_end = Query(TEXT_ALONE, query), stop.may_end(len(evidence))

@@ -27,36 +27,26 @@ from grls.decode.trace import (
     trace,
 )
 from grls.explain.beams import passage_numbers, passage_or_done
-from grls.explain.options import USUAL_CASE, candidates_listed
+from grls.explain.options import USUAL_CASE, candidates_listed, hops_of
 from grls.io.locks import exclusive
-from grls.retrieve.base import DecodesPassages, Retriever, WrapsSingleSteps, single_steps
-from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
+from grls.retrieve.base import DecodesPassages, Retriever, no_beam, single_steps
+from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.stop import Never, StopRule, stop_of_hop
 
 if TYPE_CHECKING:
     from grls.retrieve.generative.retriever import GenerativeRetriever
 
 
-def explainable(retriever: Retriever) -> DecodesPassages | None:
-    """The retriever of single steps, if its search can be explained step by step."""
-    single = single_steps(retriever)
-    if not isinstance(single, DecodesPassages):
-        return None
-    return None if single.generator.spans is not None else single
-
-
 def explainer_of(retriever: Retriever, k: int | None, widest: int) -> tuple[Explainer, HopOptions] | None:
     """What explains the hops of a retriever step by step, and these hops; None if its passages have ranks."""
-    decoding = explainable(retriever)
-    if decoding is None:
+    if no_beam(retriever) is not None:
         return None
-    hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
-    return Explainer(
-        decoding, k or candidates_listed(hops), widest, stop_of_hop(single_steps(retriever), hops)
-    ), hops
+    single, hops = single_steps(retriever), hops_of(retriever)
+    assert isinstance(single, DecodesPassages)
+    return Explainer(single, k or candidates_listed(hops), widest, stop_of_hop(single, hops)), hops
 
 
-def hops_of(gold: Sequence[str], steps: Steps) -> list[tuple[Sequence[str], Sequence[str]]]:
+def gold_by_hop(gold: Sequence[str], steps: Steps) -> list[tuple[Sequence[str], Sequence[str]]]:
     """The gold passages of each hop, with the evidence before them."""
     if steps == "single":
         return [(gold, ())]
@@ -96,13 +86,13 @@ class Explainer:
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
             decoder, hits = searches.decoder, searches.trace.found
             returned = [hit.passage for hit in hits]
+            texts = [passage_or_done(generator, found) for found in returned]
+            columns = hits, texts, searches.scores(returned)
             for number in numbers[: len(gold)]:
                 judgement = judge(searches, number, done, self.widest)
                 score = None if searches.excluded(number) else searches.score(number)
                 path = searches.path(number)
                 bar = float("-inf") if score is None else score.score
-                texts = [passage_or_done(generator, found) for found in returned]
-                columns = hits, texts, searches.scores(returned)
                 results = [
                     Result(rank, found.id, found.titled, hit.score, exact.complete, hit.score >= bar)
                     for rank, (hit, found, exact) in enumerate(zip(*columns, strict=True), start=1)
@@ -164,8 +154,7 @@ class Explainer:
         with exclusive(generator.model):
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
             for number in numbers[: len(gold)]:
-                fates = [step.fate for step in searches.path(number)]
-                left = next((n for n, fate in enumerate(fates, 1) if fate in ("pruned", "beaten")), None)
+                left = next((n for n, step in enumerate(searches.path(number), 1) if step.fate in LOST), None)
                 judged.append((judge(searches, number, generator.done, self.widest), left))
         return judged
 
@@ -182,6 +171,10 @@ class Explainer:
 
     def _token(self, token: int) -> str:
         return str(self.generator.codec.tokenizer.convert_ids_to_tokens(token))
+
+
+LOST: tuple[Fate, ...] = ("pruned", "beaten")
+"""What the search did with a prefix that left the beam."""
 
 
 class Preferred(NamedTuple):
@@ -308,7 +301,7 @@ class Explanation(NamedTuple):
     @property
     def left(self) -> PathRow | None:
         """The step at which the passage's prefix left the beam; None if it did not."""
-        return next((row for row in self.path if row.fate in ("pruned", "beaten")), None)
+        return next((row for row in self.path if row.fate in LOST), None)
 
 
 Verdict = Literal["found", "duplicate", "excluded", "done first", "pruned", "early stop", "scored worse"]

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from grls.io.arguments import Count, options
-from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.base import Retriever, WrapsSingleSteps
+from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
 TEXT_ALONE = "query"
 """The id of a query that is given as a text, without an id."""
+
+
+def hops_of(retriever: Retriever) -> HopOptions:
+    """The hops of a retriever; single steps, where it has none."""
+    hops: HopOptions = retriever.hops if isinstance(retriever, WrapsSingleSteps) else USUAL_HOPS
+    return hops
 
 
 def candidates_listed(hops: HopOptions) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from grls.data.links import Naming, as_written
 from grls.data.types import IN_CHAINS, Hit, NameLink, Query
 from grls.errors import Option
 from grls.explain.beams import passage_numbers
-from grls.explain.text import Part, facts_part, plain_values, query_line, shortened, text_part, with_id
+from grls.explain.text import Part, facts_part, hits_part, plain_values, query_line, text_part, with_id
 from grls.io.progress import counted, visible
 from grls.retrieve.base import MatchesWords, Retriever, ScoresAll
 from grls.retrieve.hops.linked import LinkPrior
@@ -249,9 +249,7 @@ def standing_parts(s: GoldStanding) -> list[Part]:
         lines += [("lacking", ", ".join(lacking))] if lacking and common else []
         parts.append(facts_part(*lines))
     if s.above:
-        rows = [("rank", "id", "score", "passage")]
-        rows += [(str(hit.rank), hit.id, _figure(hit.score), shortened(hit.text, 70)) for hit in s.above]
-        parts.append(Part("table", tuple(rows), (1, 3)))
+        parts.append(hits_part(s.above, _figure))
     return parts
 
 
@@ -308,15 +306,16 @@ def line_of(standings: Sequence[GoldStanding]) -> str:
     return visible(f"{standings[0].query.id}: {', '.join(ranks)}")
 
 
-def format_ranks(ranks: Sequence[int | None], depth: int) -> str:
-    counts = rank_counts(ranks, depth)
+def format_ranks(counts: Mapping[str, Any]) -> str:
+    """What :func:`rank_counts` counted, in lines."""
+    total = counts["gold_passages"]
     rows = {f"rank 1 to {int(top):,}" if top != "1" else "rank 1": n for top, n in counts["found_to"].items()}
     rows["not found"] = counts["not_found"]
     lines = [
-        f"{len(ranks):,} gold passages, {depth:,} passages ranked for each query; shares are of all gold "
-        "passages, while recall is a mean over queries"
+        f"{total:,} gold passages, {counts['ranked']:,} passages ranked for each query; shares are of all "
+        "gold passages, while recall is a mean over queries"
     ]
-    return "\n".join([*lines, *(f"  {name:<16}{n:>7,}  {n / len(ranks):.1%}" for name, n in rows.items())])
+    return "\n".join([*lines, *(f"  {name:<16}{n:>7,}  {n / total:.1%}" for name, n in rows.items())])
 
 
 def standing_record(s: GoldStanding) -> dict[str, Any]:
@@ -330,7 +329,7 @@ def rank_record(standings: Sequence[GoldStanding]) -> dict[str, Any]:
 
 
 def rank_counts(ranks: Sequence[int | None], depth: int) -> dict[str, Any]:
-    """What :func:`format_ranks` says, for JSON; ``found_to``: rank -> gold passages up to it."""
+    """How many gold passages have which ranks; ``found_to``: rank -> gold passages up to it."""
     tops = [*(top for top in _RANKS if top < depth), depth]
     counts = {str(top): sum(rank is not None and rank <= top for rank in ranks) for top in tops}
     lost = sum(rank is None for rank in ranks)

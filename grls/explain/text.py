@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, NamedTuple
 
 from grls.data.types import Query
 from grls.errors import Option
-from grls.explain.explain import MEANING, VERDICTS, Explainer, Explanation, PathRow
+from grls.explain.beams import BeamTrace
+from grls.explain.explain import LOST, MEANING, VERDICTS, Explainer, Explanation, PathRow
 from grls.explain.options import TEXT_ALONE
 from grls.io.progress import Progress, aligned, counted, visible
 from grls.retrieve.hops.stop import StopRule
@@ -107,7 +108,7 @@ def explanation_parts(e: Explanation) -> list[Part]:
     verdict = text_part(f"{e.verdict.upper()}: {MEANING[e.verdict]}", why(e))
     parts = [facts, verdict._replace(marked=(0,))]
     if e.path:
-        left = tuple(n for n, row in enumerate(e.path, start=1) if row.fate in ("pruned", "beaten"))
+        left = tuple(n for n, row in enumerate(e.path, start=1) if row.fate in LOST)
         rows = (HEADER, *(cells(row) for row in e.path))
         parts.append(Part("table", rows, (1, 9, 10), left))
         if rest := e.tokens - len(e.path):
@@ -115,10 +116,7 @@ def explanation_parts(e: Explanation) -> list[Part]:
             parts.append(text_part(f"{tokens} not decoded: one passage is left"))
     if not e.results:
         return [*parts, text_part("the search returned nothing")]
-    returned = [("rank", "id", "score", "passage")]
-    returned += [(str(r.rank), r.id, number(r.score), shortened(r.text, 70)) for r in e.results]
-    found = tuple(rank for rank, result in enumerate(e.results, start=1) if result.id == e.gold)
-    return [*parts, Part("table", tuple(returned), (1, 3), found)]
+    return [*parts, hits_part(e.results, number, e.gold)]
 
 
 def _compared(e: Explanation) -> str:
@@ -145,9 +143,8 @@ def _left(e: Explanation) -> str:
 
 def explanation_record(e: Explanation) -> dict[str, Any]:
     """All facts, for JSON."""
-    fields: dict[str, Any] = plain_values(e)
+    fields = plain_facts(e)
     fields["query"].pop("metadata")
-    fields |= fields.pop("stop").options
     return fields | {"verdict": e.verdict, "why": why(e), "hop": e.hop, "left": plain_values(e.left)}
 
 
@@ -173,6 +170,13 @@ def facts_part(*rows: tuple[str, str]) -> Part:
 
 def text_part(*lines: str) -> Part:
     return Part("text", tuple((line,) for line in lines))
+
+
+def hits_part(hits: Sequence[Any], figure: Callable[[float], str], gold: str = "") -> Part:
+    """The table of passages with ``rank``, ``id``, ``score`` and ``text``; that of ``gold`` stands out."""
+    rows = [(str(hit.rank), hit.id, figure(hit.score), shortened(hit.text, 70)) for hit in hits]
+    found = tuple(n for n, hit in enumerate(hits, start=1) if hit.id == gold)
+    return Part("table", (("rank", "id", "score", "passage"), *rows), (1, 3), found)
 
 
 def parts_text(parts: Sequence[Part]) -> str:
@@ -213,6 +217,13 @@ def plain_values(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def plain_facts(facts: BeamTrace | Explanation | Summary) -> dict[str, Any]:
+    """All facts, for JSON: the stop rule by its options."""
+    fields: dict[str, Any] = plain_values(facts)
+    fields |= fields.pop("stop").options
+    return fields
+
+
 Ask = tuple[Query, Sequence[str], Sequence[str]]
 """A query, gold passages of one hop, and the evidence before it."""
 
@@ -236,11 +247,6 @@ class Summary(NamedTuple):
     verdicts: dict[str, int]
     left: dict[int, int]
     sufficient: dict[str, int]
-
-    def record(self) -> dict[str, Any]:
-        fields = self._asdict() | self.stop.options
-        del fields["stop"]
-        return fields
 
 
 def summarise(explainer: Explainer, asks: Sequence[Ask]) -> Summary:

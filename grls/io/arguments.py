@@ -50,8 +50,6 @@ _SINGULAR: dict[Any, str] = {
     float: "a number",
     str: "a text",
     Path: "a path",
-    Mapping: "a dict",
-    Callable: "a function",
     type: "a class",
 }
 _PLURAL: dict[Any, str] = {
@@ -60,6 +58,7 @@ _PLURAL: dict[Any, str] = {
     str: "texts",
     Path: "paths",
     Mapping: "dicts",
+    dict: "dicts",
     Callable: "functions",
 }
 
@@ -395,6 +394,8 @@ def _called(kind: Any, inner: Sequence[Any] = ()) -> str:
 
 
 def _many(kind: Any) -> str:
+    if get_origin(kind) is Annotated:
+        return _many(get_args(kind)[0])
     if get_origin(kind) is Literal:
         return " or ".join(map(str, get_args(kind)))
     base = get_origin(kind) or kind

@@ -135,11 +135,8 @@ def is_list(kind: object) -> bool:
     return re.match(r"(typing\.Optional\[)?(collections\.abc\.Sequence|list|tuple)\b", str(kind)) is not None
 
 
-def plain_option_error(message: str, parser: ArgumentParser, config: str | None = None) -> str:
-    """An error of jsonargparse in one line, with the option that may be meant.
-
-    ``config`` begins the error of an option in a file; None: the file of ``--config``.
-    """
+def plain_option_error(message: str, parser: ArgumentParser) -> str:
+    """An error of jsonargparse in one line, with the option that may be meant."""
     kinds = {action.dest: str(getattr(action, "_typehint", None)) for action in parser._actions}
     lists = {name: kind for name, kind in kinds.items() if is_list(kind)}
     line = plain_error(message, parser.prog, lists)
@@ -165,9 +162,9 @@ def plain_option_error(message: str, parser: ArgumentParser, config: str | None 
         return f"{Option(match[1])} needs a value" + (
             f": {Option(match[1], True)}, or false." if truth else "."
         )
-    config = f"the file of {Option('config')}: " if config is None else config
+    config = f"the file of {Option('config')}"
     if match := _UNKNOWN.fullmatch(line):
-        return f"{config}{_no_option(match[1], options, str)}"
+        return f"{config}: {_no_option(match[1], options, str)}"
     if match := re.fullmatch(r"Group '([\w.]+)' does not accept option '([\w.]+)'", line):
         return _no_option(f"{match[1]}.{match[2]}", options)
     if match := re.search(r"""Parser key "(\w+)":\s+Unable to load config '([^']+)'""", message):
@@ -176,7 +173,7 @@ def plain_option_error(message: str, parser: ArgumentParser, config: str | None 
         hint = f"; did you mean {Option(meant, match[2])}?" if meant else "; give a file of YAML."
         return f"{Option(match[1])}: {match[2]} cannot be read{hint}"
     if match := re.match(r"Problems parsing config: (.+)", line, re.DOTALL):
-        return f"{config.removesuffix(': ')} is no YAML: {' '.join(match[1].split())}."
+        return f"{config} is no YAML: {' '.join(match[1].split())}."
     return line
 
 

@@ -18,13 +18,18 @@ from statistics import fmean
 
 import jinja2
 
-from grls.errors import ConfigError
 from grls.evaluation.evaluate import measure_label
 from grls.evaluation.graph import GraphErrors
 from grls.evaluation.measures import shared_name
-from grls.evaluation.metrics import cutoffs
 from grls.evaluation.misses import KINDS, NOTE
-from grls.evaluation.significance import CONFIDENCE, Comparison, compare_with, shown_p, shown_points
+from grls.evaluation.significance import (
+    CONFIDENCE,
+    LEVEL,
+    Comparison,
+    compare_with,
+    shown_p,
+    shown_points,
+)
 from grls.io.files import atomic_file
 from grls.io.html import document
 from grls.io.progress import counted
@@ -34,6 +39,7 @@ from grls.report.blocks import (
     Cell,
     Column,
     KeyFigures,
+    Kind,
     Page,
     Picture,
     Row,
@@ -66,10 +72,6 @@ def build_page(
     ``k`` is the cut-off of significance and similarity. Tests compare with the run labelled ``baseline``, or
     the best of each data set, by R@k, set F1 and the measures ``tested``.
     """
-    labels = [run.label for group in groups for run in group.runs]
-    if baseline is not None and baseline not in labels:
-        raise ConfigError(f"the baseline {baseline!r} is none of the runs; expected one of {labels}.")
-    k = cutoffs([k])[0]
     sections = []
     for group in groups:
         depths = [run.depth for run in group.runs]
@@ -98,8 +100,9 @@ def build_page(
     runs = Subsection("Runs", (*unanswered, run_table(groups, folder)))
     sections.append(Section("What was run", (runs,)))
     names = ", ".join(f"{group.name} ({group.split})" for group in groups)
+    count = sum(len(group.runs) for group in groups)
     summary = (
-        f"{counted(len(labels), 'run')} on {names}. In the tables below, a query without an "
+        f"{counted(count, 'run')} on {names}. In the tables below, a query without an "
         f"answer scores 0, a dash means that a metric does not apply, and the best is in bold. {REACH}"
     )
     return Page(title, summary, tuple(sections))
@@ -171,15 +174,10 @@ def _column(section: str, metric: str, group: DataGroup) -> Column:
 
 def run_table(groups: Sequence[DataGroup], folder: str | Path | None = None) -> Table:
     """The runs with the facts of their manifests; paths of files start from ``folder``."""
-    heads = (
-        "stages", "members", "score mode", "seconds", "queries/s",
-        "judged", "unanswered", "not judged", "options", "file",
-    )  # fmt: skip
-    counts = {"judged": "count", "unanswered": "count", "not judged": "count"}
-    columns = [
-        Column(h, "count" if h in counts else "number" if h in ("seconds", "queries/s") else "text", "")
-        for h in heads
-    ]
+    kinds: dict[str, Kind] = {
+        "stages": "text", "members": "text", "score mode": "text", "seconds": "number", "queries/s": "number",
+        "judged": "count", "unanswered": "count", "not judged": "count", "options": "text", "file": "text",
+    }  # fmt: skip
     rows: list[Row] = []
     for data, run in ((group, run) for group in groups for run in group.runs):
         info, mode, file = run.info, run.run.score_mode, run.file
@@ -203,7 +201,7 @@ def run_table(groups: Sequence[DataGroup], folder: str | Path | None = None) -> 
         "runs",
         "Every run, with the facts of its manifest",
         (*IDENTITY, "data set", "split"),
-        columns,
+        [Column(head, kind, "") for head, kind in kinds.items()],
         rows,
         "Judged: queries of the split that have judgements. Unanswered: those for which the run has no "
         "passage; they score 0. Not judged: queries of the run outside the split; they are left out.",
@@ -247,10 +245,7 @@ def render_html(page: Page) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.tests["table"] = lambda block: isinstance(block, Table)
-    environment.tests["picture"] = lambda block: isinstance(block, Picture)
-    environment.tests["text"] = lambda block: isinstance(block, Text)
-    environment.tests["facts"] = lambda block: isinstance(block, KeyFigures)
+    environment.filters["kind"] = lambda block: type(block).__name__
     environment.filters["slug"] = lambda text: re.sub(r"\W+", "-", text.lower()).strip("-")
     body = environment.from_string(_template("page.html")).render(page=page)
     return document(page.title, _template("page.css"), body)
@@ -271,10 +266,7 @@ REACH = (
 
 
 def identity(run: ScoredRun) -> tuple[str, ...]:
-    return run.label, SYSTEMS.get(run.system, NONE), run.steps or NONE
-
-
-_LEVEL = 0.05
+    return run.label, SYSTEMS.get(run.system, run.system) or NONE, run.steps or NONE
 
 
 def significance_table(
@@ -313,7 +305,7 @@ def significance_table(
         tuple(rows),
         "Differences in points, paired by query. Interval: percentile bootstrap. p: two-sided paired "
         f"permutation test; p, Holm: corrected for the {len(compared)} comparisons of this table, marked "
-        f"if below {_LEVEL}. Runs without a value are left out. Seed {seed}.",
+        f"if below {LEVEL}. Runs without a value are left out. Seed {seed}.",
     )
 
 
@@ -321,19 +313,12 @@ def _compared(found: tuple[Comparison, float] | None) -> tuple[Cell, ...]:
     if found is None:
         return (Cell("reference"), Cell(NONE), Cell(NONE), Cell(NONE))
     result, corrected = found
-    interval = NONE
-    if result.low is not None and result.high is not None:
-        interval = f"{_points(result.low)} to {_points(result.high)}"
     return (
-        Cell(_points(result.difference)),
-        Cell(interval),
+        Cell(shown_points(result.difference)),
+        Cell(result.interval),
         Cell(shown_p(result.p)),
-        Cell(shown_p(corrected), strong=corrected < _LEVEL),
+        Cell(shown_p(corrected), strong=corrected < LEVEL),
     )
-
-
-def _points(difference: float) -> str:
-    return shown_points(difference).replace("-", "−")
 
 
 def overlap(
@@ -406,7 +391,7 @@ def answer_blocks(
     if against is not None:
         other, found = against
         words = f"points of {measure} against {other}; {CONFIDENCE:.0%} interval {found.interval}; {queries}"
-        facts.append((_points(found.difference), words))
+        facts.append((shown_points(found.difference), words))
     facts.append((f"{100 * value:.1f}", f"{measure} (%) on {queries}"))
     if seconds is not None:
         facts.append((_time(seconds), "a query, in batches and without loading"))

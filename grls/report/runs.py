@@ -24,14 +24,8 @@ from grls.runs.comparable import refuse_repeated
 from grls.runs.portions import RunInfo
 from grls.runs.run import Run, shared_limit
 
-SYSTEMS = {
-    "biencoder": "bi-encoder",
-    "generator": "generator",
-    "bm25": "BM25",
-    "hybrid": "hybrid",
-    "ensemble": "ensemble",
-}
-"""Kind of retriever -> name on the page, in the order of the page."""
+SYSTEMS = {"biencoder": "bi-encoder", "generator": "generator", "bm25": "BM25", "hybrid": "hybrid"}
+"""Kind of retriever -> name on the page, in its order; others have their own names, and come last."""
 
 STEPS: tuple[str, ...] = get_args(Steps)
 

@@ -17,7 +17,7 @@ import pandas as pd
 
 from grls.errors import ConfigError, DataError
 from grls.evaluation.measures import measure_names, shared_name
-from grls.evaluation.significance import Comparison, compare_with, shown_p, shown_points
+from grls.evaluation.significance import LEVEL, Comparison, compare_with, shown_p, shown_points
 from grls.io.arguments import options
 from grls.io.files import read_json
 from grls.io.progress import counted
@@ -26,9 +26,6 @@ from grls.report.runs import DataGroup
 from grls.retrieve.spec import from_record
 
 log = logging.getLogger(__name__)
-
-_LEVEL = 0.05
-"""P values below it are marked."""
 
 _COSTS = {
     "seconds": "seconds a query",
@@ -157,7 +154,7 @@ class ExperimentTable:
         caption = f"{f'{self.data}: ' if self.data else ''}{counted(self.queries, 'query')}{hits}; "
         caption += "measures in points"
         if self.baseline is not None:
-            differs = f"† differs from {self.baseline}, p < {_LEVEL}" if compact else ""
+            differs = f"† differs from {self.baseline}, p < {LEVEL}" if compact else ""
             differs = differs or f"difference to {self.baseline}, and its p"
             caption += f"; {differs} by Holm's correction"
         if any(row.spread for row in self.rows):
@@ -177,12 +174,12 @@ class ExperimentTable:
             for name in self.measures:
                 mean = f"{100 * row.means[name]:.1f}" if name in row.means else NONE
                 spread = f" ± {100 * row.spread[name]:.1f}" if name in row.spread else ""
-                mark = "†" * (compact and row.p.get(name, 1.0) < _LEVEL)
+                mark = "†" * (compact and row.p.get(name, 1.0) < LEVEL)
                 cells.append(Cell(mean + spread + mark, strong=mean == best.get(name)))
                 if compared and name in row.differences:
                     p = row.p[name]
                     cells += [Cell(shown_points(row.differences[name].difference))]
-                    cells += [Cell(shown_p(p), strong=p < _LEVEL)]
+                    cells += [Cell(shown_p(p), strong=p < LEVEL)]
                 elif compared:
                     cells += [Cell(""), Cell("")]
             cells += [Cell(f"{100 * row.hops[hop]:.1f}" if hop in row.hops else NONE) for hop in hops]

@@ -242,8 +242,9 @@ def check_fields(
 def from_record(cls: type[Options], record: Any, file: Path, field: str) -> Options:
     """A dataclass of options, with those nested in it, from JSON; fields left out have their defaults.
 
-    Errors name ``file``, and ``field``, the name of the record in it.
+    Errors name ``file``, and ``field``, the name of the record in it; empty: it is the file.
     """
+    within = f"{field}." if field else ""
     if not isinstance(record, dict):
         raise DataError(f"{field}: expected an object, got {record!r}.", file)
     hints = get_type_hints(cls)
@@ -251,10 +252,10 @@ def from_record(cls: type[Options], record: Any, file: Path, field: str) -> Opti
     values: dict[str, Any] = {}
     for name, value in record.items():
         if name not in known:
-            raise DataError(f"{field}.{name} is no option; known are {', '.join(sorted(known))}.", file)
+            raise DataError(f"{within}{name} is no option; known are {', '.join(sorted(known))}.", file)
         kind = hints[name]
         nested = is_dataclass(kind) and isinstance(kind, type)
-        values[name] = from_record(kind, value, file, f"{field}.{name}") if nested else value
+        values[name] = from_record(kind, value, file, f"{within}{name}") if nested else value
     try:
         return cls(**values)
     except ConfigError as error:

@@ -35,6 +35,13 @@ class Reply(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
 
+class VersionReply(Reply):
+    """What a version of a retriever answers."""
+
+    retriever: str
+    version: int
+
+
 class HopsBody(Body):
     """Retrieval hop by hop."""
 
@@ -50,10 +57,15 @@ class HopsBody(Body):
     )
 
 
-class Filtered(Body):
-    """What calls of a retriever have in common."""
+class OfRetriever(Body):
+    """What names a retriever."""
 
     retriever: str | None = Field(None, description="Its name; null: the first one of the server.")
+
+
+class Filtered(OfRetriever):
+    """What calls of a retriever have in common."""
+
     where: str | None = Field(
         None, description="A filter over metadata, such as year>=2000; it holds in every hop."
     )
@@ -121,11 +133,9 @@ class ResultBody(Reply):
     hits: list[FoundHitBody]
 
 
-class FoundBody(Reply):
+class FoundBody(VersionReply):
     """The answer to a search."""
 
-    retriever: str
-    version: int
     results: list[ResultBody]
 
 
@@ -142,10 +152,9 @@ class HopBody(Reply):
     last: bool = Field(description="No further hop follows.")
 
 
-class ExplainBody(Body):
+class ExplainBody(OfRetriever):
     """Which passages of a query are explained."""
 
-    retriever: str | None = Field(None, description="Its name; null: the first one of the server.")
     query: QueryText
     gold: list[str] = Field(
         min_length=1, max_length=32, description="Ids of the passages to explain, in the order of hops."
@@ -178,11 +187,9 @@ class StandingBody(Reply):
     parts: list[PartBody] = Field(description="The same in parts, for a page.")
 
 
-class ExplainedBody(Reply):
+class ExplainedBody(VersionReply):
     """The explanation of a query."""
 
-    retriever: str
-    version: int
     passages: list[StandingBody]
 
 
@@ -196,17 +203,13 @@ class PassageBody(Reply):
     metadata: dict[str, Any] = Field(description="What filters compare.")
 
 
-class ReloadBody(Body):
+class ReloadBody(OfRetriever):
     """Which retriever is loaded again."""
 
-    retriever: str | None = Field(None, description="Its name; null: the first one of the server.")
 
-
-class VersionBody(Reply):
+class VersionBody(VersionReply):
     """The version of a retriever that answers."""
 
-    retriever: str
-    version: int
     passages: int
 
 
@@ -265,11 +268,9 @@ class FieldBody(Reply):
     where: str = Field(description="A filter that names the field.")
 
 
-class RetrieverBody(Reply):
+class RetrieverBody(VersionReply):
     """A retriever of the server."""
 
-    retriever: str
-    version: int
     passages: int
     kind: str = Field(description="Its kind; of one that goes hop by hop, the kind within.")
     name: str = Field(description="How it retrieves, in a few words.")
@@ -329,11 +330,9 @@ class PieceBody(Reply):
     quote: int | None = Field(description="Number of the quote, from 0; null: it is none.")
 
 
-class AnsweredBody(Reply):
+class AnsweredBody(VersionReply):
     """The answer to a question."""
 
-    retriever: str
-    version: int
     method: AnswerMethod
     query: str
     answer: str = Field(description="The answer; empty if none was written.")

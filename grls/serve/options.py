@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from argparse import ArgumentError
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args, get_type_hints
+from typing import Literal, NamedTuple, get_args
 
 from grls.answer.dsp.options import USUAL_PROGRAM, ProgramOptions
 from grls.answer.options import USUAL_FOLLOW_UP, FollowUpOptions
 from grls.answer.riches.options import USUAL_KEYS, USUAL_PROMPT, KeyOptions, PromptOptions
 from grls.decode.interleave.options import USUAL_INTERLEAVE, InterleaveOptions
-from grls.errors import ConfigError, Option, in_request, worded
+from grls.errors import ConfigError, Option
 from grls.io.arguments import Count, PositiveFloat, options
 from grls.io.recipes import recipe_values
+from grls.retrieve.spec import from_record
 
 ToolTransport = Literal["stdio", "http"]
 """The transport of the tools of an agent."""
@@ -182,38 +182,13 @@ class FileOptions:
     answer: AnswerOptions = NO_ANSWERS
 
 
-def _refuse_plain(kind: Any, content: dict[str, Any], within: str = "") -> None:
-    for name, inner in get_type_hints(kind).items():
-        if is_dataclass(inner) and name in content:
-            if not isinstance(content[name], dict):
-                raise ConfigError(
-                    f"{Option(within + name)} holds options: write them below it, got {content[name]!r}."
-                )
-            _refuse_plain(inner, content[name], f"{within}{name}.")
-
-
 def read_options(file: str | None) -> FileOptions:
     """The options in a file of YAML or JSON; None: the defaults."""
     if file is None:
         return FileOptions()
     if not Path(file).is_file():
         raise ConfigError(f"{Option('server', file)}: there is no such file; give one of YAML or JSON.")
-    from grls.io.option_errors import PlainParser, plain_option_error  # late: jsonargparse
-
-    parser = PlainParser(prog="grls serve", exit_on_error=False)
-    parser.add_class_arguments(FileOptions)
-    try:
-        content = recipe_values([file])
-        _refuse_plain(FileOptions, content)
-        values = parser.parse_object(content)
-        options = FileOptions(**parser.instantiate(values).as_dict())
-    except ArgumentError as error:
-        text = plain_option_error(str(error), parser, "")
-        raise ConfigError(f"{file}: {worded(text, in_request)}") from error
-    except ConfigError as error:
-        text = worded(error.text, in_request)
-        raise ConfigError(text if file in text else f"{file}: {text}") from error
-    return options
+    return from_record(FileOptions, recipe_values([file]), Path(file), "")
 
 
 class ServerOptions(NamedTuple):

@@ -94,7 +94,7 @@ async def answer_search(request: Request, body: SearchBody) -> Response:
     for query, hits in zip(queries, rankings, strict=True):
         results.append(result_body(query, hits, body.metadata))
         await asyncio.sleep(0)  # other requests, such as for /health, come in between
-    response = FoundBody(retriever=version.name, version=version.number, results=results)
+    response = FoundBody(**version.named, results=results)
     # FastAPI would check a body again
     return Response(response.model_dump_json(), media_type="application/json")
 
@@ -139,7 +139,7 @@ async def answer_stream(request: Request, body: StreamBody) -> StreamingResponse
                 }
                 yield server_event("hop", HopBody.model_validate(hop._asdict() | chain).model_dump())
                 hop = await anext(hops, None)
-            yield server_event("end", {"retriever": version.name, "version": version.number})
+            yield server_event("end", version.named)
         except Exception as error:
             yield server_event("problem", json.loads(bytes(problem_for(error).body)))
         finally:
@@ -234,8 +234,7 @@ def _described(version: Version, examples: tuple[str, ...]) -> RetrieverBody:
         options: HopOptions = retriever.hops
         hops = OwnHopsBody(steps=options.steps, max=None if options.steps == "single" else options.count)
     return RetrieverBody(
-        retriever=version.name,
-        version=version.number,
+        **version.named,
         passages=len(retriever.corpus),
         kind=single_steps(retriever).kind,
         name=description.name,
@@ -289,22 +288,16 @@ async def answer_trace(request: Request, body: TraceBody) -> dict[str, Any]:
     check_queries([body.query], state.limits)
     check_limit("k", body.k or 1, state.limits.k)
     version, retriever, allow = retrieval_of(state, body, body.hops)
-    reason = no_beam(retriever)
-    if reason is not None:
-        raise RefusalError(422, reason)
     evidence = list(dict.fromkeys(body.evidence))
 
     def traced() -> dict[str, Any]:
         from grls.explain.beams import trace_beam
-        from grls.explain.text import plain_values
+        from grls.explain.text import plain_facts
 
-        trace = trace_beam(retriever, body.query, evidence, allow, body.k, body.most)
-        facts: dict[str, Any] = plain_values(trace._asdict() | trace.stop.options)
-        del facts["stop"]
-        return facts
+        return plain_facts(trace_beam(retriever, body.query, evidence, allow, body.k, body.most))
 
     facts = await outcome(request, version, CallJob(traced), state.limits.seconds)
-    return {"retriever": version.name, "version": version.number, **facts}
+    return {**version.named, **facts}
 
 
 @router.post("/v1/explain", response_model=ExplainedBody)
@@ -323,7 +316,7 @@ async def answer_explain(request: Request, body: ExplainBody) -> dict[str, Any]:
     explained: ExplainedQuery = await outcome(request, version, CallJob(explain), state.limits.seconds)
     names = ("gold", "hop", "rank", "score", "above", "parts")
     passages = [{n: getattr(passage, n) for n in names} | {"report": str(passage)} for passage in explained]
-    return {"retriever": version.name, "version": version.number, "passages": passages}
+    return {**version.named, "passages": passages}
 
 
 @router.post("/v1/answer", response_model=AnsweredBody)
@@ -374,7 +367,7 @@ async def answer_question(request: Request, body: AnswerBody) -> dict[str, Any]:
         for quote, passages in zip(record["quotes"], quoted, strict=True)
     ]
     answered = {"query": record["text"], "quotes": quotes}
-    return record | answered | {"retriever": version.name, "version": version.number, "method": method}
+    return record | answered | version.named | {"method": method}
 
 
 @router.post("/admin/reload", responses=problems(403))
@@ -385,5 +378,4 @@ async def reload_version(request: Request, body: ReloadBody) -> VersionBody:
 
 
 def version_body(version: Version) -> VersionBody:
-    passages = len(version.searcher.corpus)
-    return VersionBody(retriever=version.name, version=version.number, passages=passages)
+    return VersionBody(**version.named, passages=len(version.searcher.corpus))

@@ -78,6 +78,11 @@ class Version:
         self.worker = Worker(f"grls-serve-{name}", limits.queue, limits.batch, watch, spend, wait, check)
         self._hopping: dict[HopOptions, Retriever] = {}
 
+    @property
+    def named(self) -> dict[str, Any]:
+        """The fields of a response by which a client knows what has answered."""
+        return {"retriever": self.name, "version": self.number}
+
     def retriever(self, hops: HopOptions | None) -> Retriever:
         if hops is None:
             return self.searcher.retriever

@@ -27,7 +27,7 @@ from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
 from grls.explain.beams import BeamTrace, TracedToken, trace_beam
 from grls.explain.explain import Explainer, Explanation
-from grls.explain.standing import format_ranks
+from grls.explain.standing import format_ranks, rank_counts
 from grls.explain.text import (
     explanation_parts,
     format_summary,
@@ -586,7 +586,7 @@ def test_ranks_are_written_as_json(kinds: Path, tmp_path: Path, capsys: Capsys) 
 
 
 def test_the_summary_counts_ranks() -> None:
-    rows = [line.split() for line in format_ranks([1, 4, None, 5], 5).splitlines()]
+    rows = [line.split() for line in format_ranks(rank_counts([1, 4, None, 5], 5)).splitlines()]
     assert rows[1:] == [
         ["rank", "1", "1", "25.0%"], ["rank", "1", "to", "5", "3", "75.0%"],
         ["not", "found", "1", "25.0%"],
