@@ -593,7 +593,7 @@ def test_the_summary_counts_ranks() -> None:
     ]  # fmt: skip
 
 
-def test_a_beam_has_no_meaning_for_a_ranking(kinds: Path, tmp_path: Path, capsys: Capsys) -> None:
+def test_a_beam_has_no_meaning_for_a_ranking(kinds: Path, capsys: Capsys) -> None:
     for name in ("bm25", "dense"):
         where = (f"--retriever={kinds / name}", "--device=cpu", "--case.gold=r1")
         error = fails(capsys, "explain", TEXT, *where, "--case.widest=4")
@@ -601,5 +601,3 @@ def test_a_beam_has_no_meaning_for_a_ranking(kinds: Path, tmp_path: Path, capsys
         assert "--case.widest has no meaning there; leave it out" in error
     hopping = printed(capsys, kinds, "bm25", TEXT, "--case.gold=r1", "--hops.steps=ranked", "--hops.max=2")
     assert hopping == str(grls.load(kinds / "bm25").hops(max=2).explain(TEXT, "r1"))
-    alone = shutil.copytree(kinds / "bm25", tmp_path / "deep" / "er" / "bm25")
-    assert "give --data DIR" in fails(capsys, "explain", "all", f"--retriever={alone}")

@@ -42,11 +42,6 @@ def test_a_search_is_that_of_the_library(client: TestClient, kinds: Path, name: 
         assert [h["score"] for h in one["hits"]] == pytest.approx([h.score for h in hits])
 
 
-def test_one_query_needs_no_list_and_the_first_retriever_answers(client: TestClient) -> None:
-    answer = client.post("/v1/search", json={"query": "otter"}).json()
-    assert (answer["retriever"], len(answer["results"])) == ("bm25", 1)
-
-
 def test_filters_and_allowed_ids(client: TestClient) -> None:
     body = {"query": "right quote alert", "retriever": "hostile"}
     every = client.post("/v1/search", json=body).json()["results"][0]["hits"]

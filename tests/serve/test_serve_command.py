@@ -35,6 +35,7 @@ def test_it_serves_until_a_signal_and_ends_well(tmp_path: Path) -> None:
         assert answer["retriever"] == "named"
         answer = httpx.post(f"{server.address}/v1/search", json={"query": "alert", "allow": []}).json()
         assert answer["results"][0]["hits"] == []
+        assert httpx.get(f"{server.address}/ready", headers={"Host": "evil.example"}).status_code == 400
         server.process.send_signal(signal.SIGTERM)
         lines, said = server.log.read().splitlines(), server.printed
         assert server.process.wait() == 0
