@@ -13,7 +13,7 @@ from grls.data.dataset import gold_passages, read_qrels, read_queries, told_unkn
 from grls.data.types import Query
 from grls.errors import DataError, Option
 from grls.explain.explain import Explanation, explainer_of, gold_by_hop
-from grls.explain.options import TEXT_ALONE, USUAL_CASE
+from grls.explain.options import TEXT_ALONE
 from grls.explain.standing import DEPTH, GoldStanding, in_ranking, standing_parts, standings
 from grls.explain.text import Part, explanation_parts, parts_text
 from grls.retrieve.base import Retriever
@@ -115,14 +115,12 @@ def explain_query(
     gold: Sequence[str],
     depth: int = DEPTH,
     k: int | None = None,
-    widest: int = USUAL_CASE.widest,
 ) -> ExplainedQuery:
     """Explain why gold passages (ids, in their order where there are hops) are found, or why not.
 
-    ``depth``: passages that are ranked; ``k`` (None: as many as a hop lists) and ``widest``: see
-    :class:`~grls.explain.explain.Explainer`.
+    ``depth``: passages that are ranked. ``k``: passages of a hop; None: as many as it lists.
     """
-    explaining = explainer_of(retriever, k, widest)
+    explaining = explainer_of(retriever, k)
     if explaining is None:
         ranked = standings(retriever, query, gold, depth)
         return ExplainedQuery(query, tuple(map(ExplainedPassage, ranked)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from grls.data.corpus import Corpus
-from grls.errors import ConfigError, DataError, Option
+from grls.errors import ConfigError, DataError
 from grls.explain.options import USUAL_CASE, CaseOptions
 from grls.io.arguments import Count
 from grls.models.option_names import Device, Precision
-from grls.retrieve.base import Retriever, no_beam
+from grls.retrieve.base import Retriever
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
@@ -52,7 +52,7 @@ def explain(
             one of it.
         split: The split whose qrels name the gold passages; null: the one that judges the query; for `all`
             test.
-        case: What is explained, and how far it is looked into.
+        case: What is explained.
         k: Number of passages to search for; null: 10 in a single step and in ranked hops, else as many as
             continue a chain (hops.branch, or 4). Where ranks are printed: the number of passages that are
             ranked; null: 100.
@@ -89,20 +89,14 @@ def explain(
         if beside and (query == EVERY or any(row.id == query for row in read_queries(beside))):
             folder = beside
     opened = hop_by_hop(opened, hops)
-    if no_beam(opened) is not None and case.widest != USUAL_CASE.widest:
-        raise ConfigError(
-            f"{Option('retriever', retriever)} is a {opened.kind} retriever, not explained step by step: the "
-            f"rank of each passage is printed, and {Option('case.widest')} has no meaning there; leave it "
-            "out."
-        )
     if query == EVERY:
         if folder is None:
             raise ConfigError(f"{EVERY!r} looks at the queries of a split: give --data DIR.")
-        _explain_split(opened, str(folder), split or "test", limit, k, case.widest, output)
+        _explain_split(opened, str(folder), split or "test", limit, k, output)
         return
     gold = _ids(case.gold or "", opened.corpus)
     question, order = find_query(query, gold, folder, split, opened.corpus)
-    explained = explain_query(opened, question, order, k or DEPTH, k, case.widest)
+    explained = explain_query(opened, question, order, k or DEPTH, k)
     print(explained)
     records = [
         explanation_record(one.details)
@@ -121,9 +115,8 @@ def _ids(listed: str, corpus: Corpus) -> list[str]:
 
 
 def _explain_split(
-    retriever: Retriever, data: str, split: str, limit: int | None, k: int | None, widest: int,
-    output: str | None,
-) -> None:  # fmt: skip
+    retriever: Retriever, data: str, split: str, limit: int | None, k: int | None, output: str | None
+) -> None:
     """Count the verdicts of all gold passages, or their ranks."""
     from grls.data.dataset import gold_passages, read_split
     from grls.explain.explain import explainer_of, gold_by_hop
@@ -134,7 +127,7 @@ def _explain_split(
     orders = [(row, order) for row in queries if (order := gold_passages(row, qrels))]
     if not orders:
         raise DataError(f"no query of --split {split} has a gold passage; give another split.", data)
-    if explaining := explainer_of(retriever, k, widest):
+    if explaining := explainer_of(retriever, k):
         explainer, hops = explaining
         asks = [(row, *hop) for row, order in orders for hop in gold_by_hop(order, hops.chained)]
         summary = summarise(explainer, asks)

@@ -168,13 +168,10 @@ def trace_beam(
         stop = stop_of_hop(inner, hops)
         next_query, may_end = Query(TEXT_ALONE, query), stop.may_end(len(evidence))
         numbers = passage_numbers(generator.corpus, evidence, label="evidence")
-        generator.model.eval()
         if k is None:
             k = max(candidates_listed(hops), generator.widest if stop.bias else 0)
-        model_input = generator.hop_input(next_query, generator.encode([next_query])[0], numbers)
+        model_input, hidden, prior = prepared_hop(inner, next_query, numbers, may_end, hops.repeat)
         (subset,) = generator.subsets([next_query], allow)
-        prior = inner.priors_of([next_query], [generator.corpus.passages(numbers)])
-        hidden = [*([] if hops.repeat else numbers), *([] if may_end else [generator.done])]
         decoder = generator.decoder(k)
         recorder = RecordingModel(decoder.generator)
         steps: list[BeamStep] = []
@@ -195,6 +192,17 @@ def trace_beam(
             cut=len(steps) > MOST_STEPS,
             results=tuple(listing.result(hit.passage, hit.score) for hit in hits),
         )
+
+
+def prepared_hop(
+    retriever: DecodesPassages, query: Query, evidence: Sequence[int], may_end: bool, repeat: bool
+) -> tuple[Sequence[int], list[int], Prior | None]:
+    """The input of the model, the passages that may not come next, and the priors of a hop."""
+    generator: GenerativeRetriever = retriever.generator
+    generator.model.eval()
+    model_input = generator.hop_input(query, generator.encode([query])[0], evidence)
+    hidden = [*([] if repeat else evidence), *([] if may_end else [generator.done])]
+    return model_input, hidden, retriever.priors_of([query], [generator.corpus.passages(evidence)])
 
 
 def passage_or_done(generator: GenerativeRetriever, number: int) -> Passage:

@@ -26,8 +26,8 @@ from grls.decode.trace import (
     score_passages,
     trace,
 )
-from grls.explain.beams import passage_numbers, passage_or_done
-from grls.explain.options import USUAL_CASE, candidates_listed, hops_of
+from grls.explain.beams import passage_numbers, passage_or_done, prepared_hop
+from grls.explain.options import candidates_listed, hops_of
 from grls.io.locks import exclusive
 from grls.retrieve.base import DecodesPassages, Retriever, no_beam, single_steps
 from grls.retrieve.hops.options import HopOptions
@@ -37,13 +37,14 @@ if TYPE_CHECKING:
     from grls.retrieve.generative.retriever import GenerativeRetriever
 
 
-def explainer_of(retriever: Retriever, k: int | None, widest: int) -> tuple[Explainer, HopOptions] | None:
+def explainer_of(retriever: Retriever, k: int | None) -> tuple[Explainer, HopOptions] | None:
     """What explains the hops of a retriever step by step, and these hops; None if its passages have ranks."""
     if no_beam(retriever) is not None:
         return None
     single, hops = single_steps(retriever), hops_of(retriever)
     assert isinstance(single, DecodesPassages)
-    return Explainer(single, k or candidates_listed(hops), widest, stop_of_hop(single, hops)), hops
+    listed = k or candidates_listed(hops)
+    return Explainer(single, listed, stop_of_hop(single, hops), hops.repeat), hops
 
 
 def gold_by_hop(gold: Sequence[str], steps: Steps) -> list[tuple[Sequence[str], Sequence[str]]]:
@@ -60,14 +61,14 @@ class Explainer:
     Args:
         retriever: The retriever, with its options (beam width, score mode).
         k: Passages a hop.
-        widest: Widest beam to try when the beam lost a passage.
         stop: Says from which hop on DONE may be written, and has its bias.
+        repeat: Whether a chain may hold a passage twice.
     """
 
     retriever: DecodesPassages
     k: int = 10
-    widest: int = USUAL_CASE.widest
     stop: StopRule = field(default_factory=Never)
+    repeat: bool = False
 
     @property
     def generator(self) -> GenerativeRetriever:
@@ -89,7 +90,7 @@ class Explainer:
             texts = [passage_or_done(generator, found) for found in returned]
             columns = hits, texts, searches.scores(returned)
             for number in numbers[: len(gold)]:
-                judgement = judge(searches, number, done, self.widest)
+                judgement = judge(searches, number, done)
                 score = None if searches.excluded(number) else searches.score(number)
                 path = searches.path(number)
                 bar = float("-inf") if score is None else score.score
@@ -155,17 +156,14 @@ class Explainer:
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :])
             for number in numbers[: len(gold)]:
                 left = next((n for n, step in enumerate(searches.path(number), 1) if step.fate in LOST), None)
-                judged.append((judge(searches, number, generator.done, self.widest), left))
+                judged.append((judge(searches, number, generator.done), left))
         return judged
 
     def _searches(self, query: Query, gold: Sequence[int], evidence: Sequence[int]) -> Searches:
-        retriever = self.generator
-        retriever.model.eval()
-        model_input = retriever.hop_input(query, retriever.encode([query])[0], evidence)
-        hidden = [*evidence] if self.stop.may_end(len(evidence)) else [*evidence, retriever.done]
-        bias = {retriever.done: self.stop.bias} if self.stop.bias else {}
-        prior = self.retriever.priors_of([query], [retriever.corpus.passages(evidence)])
-        searches = Searches(retriever.decoder(self.k), model_input, self.k, hidden, bias, prior)
+        may_end = self.stop.may_end(len(evidence))
+        model_input, hidden, prior = prepared_hop(self.retriever, query, evidence, may_end, self.repeat)
+        bias = {self.generator.done: self.stop.bias} if self.stop.bias else {}
+        searches = Searches(self.generator.decoder(self.k), model_input, self.k, hidden, bias, prior)
         searches.forced([n for n in gold if not searches.excluded(n)])  # one pass for all passages
         return searches
 
@@ -321,6 +319,10 @@ TOLERANCE = 1e-4
 """Scores that differ by less (nats) count as equal: search and teacher forcing round differently."""
 
 
+_WIDEST = 128
+"""The widest beam that is tried for a passage that the beam lost."""
+
+
 class Judgement(NamedTuple):
     """A verdict with its reasons.
 
@@ -334,13 +336,13 @@ class Judgement(NamedTuple):
     widest: int
 
 
-def judge(searches: Searches, gold: int, done: int, widest: int) -> Judgement:
+def judge(searches: Searches, gold: int, done: int) -> Judgement:
     """The cause of a miss: the beam, the model, or something else.
 
     Let s(p) be the exact log-probability of passage p. If a beam search misses the gold passage g although
     s(g) exceeds the score of the k-th passage returned, the beam has lost it (``pruned``). Otherwise k
     passages score higher, which no search can change (``scored worse``). Other passages that the beam lost
-    may still outrank a lost passage: so wider beams are tried, up to ``widest``, until one finds it or
+    may still outrank a lost passage: so wider beams are tried until one finds it or
     returns k passages that score higher.
     """
     width = searches.decoder.beams
@@ -357,8 +359,8 @@ def judge(searches: Searches, gold: int, done: int, widest: int) -> Judgement:
     if exact.score > searches.last(searches.trace.found) + TOLERANCE:  # would a wider beam return it?
         wanted, outranked = {gold, *searches.twins(gold)}, False
         sufficient = None
-        while width < widest and sufficient is None and not outranked:
-            width = min(2 * width, widest)
+        while width < _WIDEST and sufficient is None and not outranked:
+            width = min(2 * width, _WIDEST)
             hits = searches.at(width).found
             if wanted & {hit.passage for hit in hits}:
                 sufficient = width

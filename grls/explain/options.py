@@ -1,8 +1,8 @@
-"""Options of an explanation: passages, and depth of the analysis."""
+"""Options of an explanation: its passages, and what follows from the hops."""
 
 from __future__ import annotations
 
-from grls.io.arguments import Count, options
+from grls.io.arguments import options
 from grls.retrieve.base import Retriever, WrapsSingleSteps
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
@@ -23,16 +23,14 @@ def candidates_listed(hops: HopOptions) -> int:
 
 @options("case")
 class CaseOptions:
-    """What to explain, and how deep.
+    """What to explain.
 
     Args:
         gold: Ids of gold passages, separated by commas; where there are hops, in their order. Null: the gold
             passages of the data set.
-        widest: Widest beam to try for a passage that the beam lost.
     """
 
     gold: str | None = None
-    widest: Count = 128
 
 
 USUAL_CASE = CaseOptions()

@@ -26,7 +26,7 @@ from grls.data.filters import Only
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
 from grls.explain.beams import BeamTrace, TracedToken, trace_beam
-from grls.explain.explain import Explainer, Explanation
+from grls.explain.explain import Explainer, Explanation, explainer_of
 from grls.explain.standing import format_ranks, rank_counts
 from grls.explain.text import (
     explanation_parts,
@@ -143,6 +143,9 @@ def test_evidence_is_not_found_again(data: Path) -> None:
     assert twin.verdict == "excluded"
     assert "same tokens (otter-calm)" in why(twin)
     assert "excluded" in format_explanation(e).lower()
+    repeating = explainer_of(hop_by_hop(build(data), HopOptions("fixed", 2, repeat=True)), 12)
+    assert repeating is not None
+    assert repeating[0].explain(QUERIES[0], ["otter-calm"], ["otter-calm"])[0].rank
 
 
 def test_done_that_scores_higher_ends_the_chain(data: Path) -> None:
@@ -593,11 +596,6 @@ def test_the_summary_counts_ranks() -> None:
     ]  # fmt: skip
 
 
-def test_a_beam_has_no_meaning_for_a_ranking(kinds: Path, capsys: Capsys) -> None:
-    for name in ("bm25", "dense"):
-        where = (f"--retriever={kinds / name}", "--device=cpu", "--case.gold=r1")
-        error = fails(capsys, "explain", TEXT, *where, "--case.widest=4")
-        assert f"is a {name} retriever" in error
-        assert "--case.widest has no meaning there; leave it out" in error
+def test_hops_of_a_call_are_explained(kinds: Path, capsys: Capsys) -> None:
     hopping = printed(capsys, kinds, "bm25", TEXT, "--case.gold=r1", "--hops.steps=ranked", "--hops.max=2")
     assert hopping == str(grls.load(kinds / "bm25").hops(max=2).explain(TEXT, "r1"))

@@ -233,7 +233,6 @@ def test_the_commands_make_and_use_it(data: Path, llama: Path, tmp_path: Path, c
     explained = ("any text", f"--retriever={folder}", "--case.gold=otter-calm")
     assert main(["explain", *explained]) == 0
     assert "passage  otter-calm: " in capsys.readouterr().out
-    assert "--case.widest has no meaning there" in fails(capsys, "explain", *explained, "--case.widest=4")
 
 
 WIDE = SearchOptions(beams=200)  # all spans there are
