@@ -138,21 +138,15 @@ def load_groups(
     ``data`` is the folder of runs whose manifest is missing or names a missing one. ``split``: None takes
     the manifests', or ``test``. ``labels``: file -> the name on the page. ``ks``: cut-offs of the recalls.
     """
-    if not files:
-        raise ConfigError("no run is given; name at least one .jsonl or .trec file.")
     refuse_repeated(files)
     by_name: dict[str, list[tuple[Run, Path]]] = {}
-    for path in map(Path, files):
-        if not path.is_file():
-            raise DataError("no such file; expected a run in JSONL or TREC form.", path)
+    for path in files:
         run = Run.load(path)
         info = run.info
         if info is not None and info.data and Path(info.data).is_dir():
             folder = Path(info.data)
         elif data is not None:
             folder = Path(data)
-            if not folder.is_dir():
-                raise DataError(f"no such folder; {Option('data')} names a data set folder.", data)
         else:
             why = "it has no manifest"
             if info is not None:

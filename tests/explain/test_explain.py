@@ -486,38 +486,42 @@ def test_priors_and_hops_of_the_folder_are_explained(
     assert "after lynx-calm" in stepped
 
 
-def refused(capsys: Capsys, *arguments: object) -> str:
-    return fails(capsys, "explain", *arguments, "--device=cpu")
-
-
 def test_every_wrong_call_says_what_to_do(
     data: Path, retriever: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
-    ours = f"--retriever={retriever}"
-    assert "name gold passages: --case.gold ID" in refused(capsys, "text", ours)
-    assert "passage id 'none' is not in the retriever's corpus" in refused(
-        capsys, "text", ours, "--case.gold=none"
-    )
     elsewhere = shutil.copytree(retriever, tmp_path / "a" / "b" / "c")  # no data set is beside it
-    assert "give --data DIR" in refused(capsys, "all", f"--retriever={elsewhere}")
-    assert "is of one query" in refused(capsys, "all", ours, f"--data={data}", "--case.gold=r0")
-    assert "--limit must be at least 1" in refused(capsys, "all", ours, f"--data={data}", "--limit=-1")
-    known = ("q-lynx-kind", ours, f"--data={data}")
-    unknown = refused(capsys, "q-lynx-kimd", *known[1:])
-    assert f"no query of {data} has the id 'q-lynx-kimd'; did you mean 'q-lynx-kind'?" in unknown
-    assert "did you mean" not in refused(capsys, "99999", *known[1:])
-    other = refused(capsys, *known, "--split=dev")
-    assert f"{data}: --split dev does not judge query 'q-lynx-kind'" in other
-    assert "--split test does: name it, or give --case.gold ID" in other
     bare = tmp_path / "bare"
     bare.mkdir()
     (bare / "queries.jsonl").write_bytes((data / "queries.jsonl").read_bytes())
-    said = refused(capsys, "q-lynx-kind", ours, f"--data={bare}", "--split=test")
-    assert "--split test does not judge query 'q-lynx-kind'; no split does: make qrels" in said
-    assert run(capsys, "q-lynx-kind", ours, f"--data={bare}").count("passage  ") == 2  # its evidence
-    assert "only --hops.steps dynamic writes" in refused(
-        capsys, *known, "--hops.done_bias=1", "--hops.steps=fixed"
-    )
+    ours, over, without = f"--retriever={retriever}", f"--data={data}", f"--data={bare}"
+    for arguments, *said in (
+        (("text", ours), "name gold passages: --case.gold ID"),
+        (("text", ours, "--case.gold=none"), "passage id 'none' is not in the retriever's corpus"),
+        (("all", f"--retriever={elsewhere}"), "give --data DIR"),
+        (("all", ours, over, "--case.gold=r0"), "is of one query"),
+        (
+            ("q-lynx-kimd", ours, over),
+            f"no query of {data} has the id 'q-lynx-kimd'; did you mean 'q-lynx-kind'?",
+        ),
+        (("99999", ours, over), f"no query of {data} has the id '99999'"),
+        (
+            ("q-lynx-kind", ours, over, "--split=dev"),
+            f"{data}: --split dev does not judge query 'q-lynx-kind'",
+            "--split test does: name it, or give --case.gold ID",
+        ),
+        (
+            ("q-lynx-kind", ours, without, "--split=test"),
+            "--split test does not judge query 'q-lynx-kind'; no split does: make qrels",
+        ),
+        (
+            ("q-lynx-kind", ours, over, "--hops.done_bias=1", "--hops.steps=fixed"),
+            "only --hops.steps dynamic writes",
+        ),
+    ):
+        error = fails(capsys, "explain", *arguments, "--device=cpu")
+        assert all(text in error for text in said), error
+        assert ("did you mean" in error) == ("q-lynx-kimd" in arguments)
+    assert run(capsys, "q-lynx-kind", ours, without).count("passage  ") == 2  # its evidence
 
 
 def test_an_id_is_not_said_twice() -> None:

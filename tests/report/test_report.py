@@ -75,13 +75,12 @@ def test_a_data_set_that_is_not_known_or_has_moved_is_named(data, tmp_path):
 
 
 REFUSED = (
-    ("", {}, "no run is given"),
     ("missing.trec", {}, "missing.trec: no such file"),
     ("one.jsonl one.trec", {}, "one.jsonl and .*one.trec are the same run"),
     ("bare.jsonl", {}, "bare.jsonl: which data set .* no manifest; give data=FOLDER"),
     ("unsaid.jsonl", {}, "which data set"),
     ("moved.jsonl", {}, "names '.*gone/small', which is no folder here; give data=FOLDER"),
-    ("moved.jsonl", {"data": "nowhere"}, "nowhere: no such folder"),
+    ("moved.jsonl", {"data": "nowhere"}, "nowhere: no such file; a corpus is"),
     ("bare.jsonl", {"data": "small", "split": "dev"}, "qrels/dev.tsv: no such file"),
     ("one.jsonl bare.jsonl", {"data": "y/small"}, "two data sets of one name"),
     ("one.jsonl wider.jsonl", {}, "wider.jsonl was made with another corpus than .*small holds"),
