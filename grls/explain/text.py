@@ -252,7 +252,7 @@ class Summary(NamedTuple):
 def summarise(explainer: Explainer, asks: Sequence[Ask]) -> Summary:
     verdicts: Counter[str] = Counter()
     left: Counter[int] = Counter()
-    sufficient: Counter[str] = Counter()
+    sufficient: Counter[float] = Counter()
     with Progress(len(asks), "explain", "hops") as bar:
         for ask in asks:
             for judgement, step in explainer.judge(*ask):
@@ -260,7 +260,7 @@ def summarise(explainer: Explainer, asks: Sequence[Ask]) -> Summary:
                 if step is not None:
                     left[step] += 1
                 if judgement.verdict == "pruned":
-                    sufficient[str(judgement.sufficient or "more")] += 1
+                    sufficient[judgement.sufficient or math.inf] += 1
             bar.update()
     return Summary(
         len({query.id for query, _, _ in asks}),
@@ -269,7 +269,7 @@ def summarise(explainer: Explainer, asks: Sequence[Ask]) -> Summary:
         explainer.stop,
         {v: verdicts[v] for v in VERDICTS},
         dict(sorted(left.items())),
-        dict(sorted(sufficient.items(), key=lambda item: (item[0] == "more", len(item[0]), item[0]))),
+        {"more" if width == math.inf else str(width): sufficient[width] for width in sorted(sufficient)},
     )
 
 

@@ -12,7 +12,7 @@ from report_helpers import GOOD, PASSAGES, POOR, QUERIES, dataset, page_text, wr
 from small_data import passages, queries
 
 from grls.cli import main
-from grls.data.dataset import write_dataset
+from grls.data.dataset import read_queries, write_dataset
 from grls.data.types import IN_CHAINS
 from grls.errors import DataError, GrlsError
 from grls.evaluation.misses import KINDS
@@ -40,6 +40,7 @@ from grls.report.page import (
 )
 from grls.report.runs import load_groups
 from grls.report.systems import ExperimentTable, SystemRun, compare_systems
+from grls.runs.portions import fingerprint_queries
 
 
 @pytest.fixture
@@ -130,9 +131,6 @@ def test_equal_names_are_told_apart_by_file(data, tmp_path):
 
 
 def test_a_run_over_all_queries_stands_beside_one_of_a_split(data, tmp_path):
-    from grls.data.dataset import read_queries
-    from grls.runs.portions import fingerprint_queries
-
     everything = fingerprint_queries(read_queries(data))
     wide = write(tmp_path / "wide", data, GOOD, split=None, queries=everything)
     (group,) = load_groups([wide, write(tmp_path / "narrow", data, GOOD, "narrow")])
@@ -301,11 +299,11 @@ def test_averages_over_few_queries_stand_in_parentheses(data, tmp_path):
 
 
 def test_rankings_by_hops_are_called_so_and_stand_behind_single_steps(data, tmp_path):
-    ranked = write(tmp_path / "hops", data, GOOD, "hops", "biencoder", "ranked", score_mode=IN_CHAINS)
+    ranked = write(tmp_path / "hops", data, GOOD, "hops", "sparse", "ranked", score_mode=IN_CHAINS)
     plain = write(tmp_path / "plain", data, POOR, "plain", "biencoder", "single")
     (group,) = measured(ranked, plain)
     rows = lines(sections(group)["sequence-recall"])
-    assert [row[:3] for row in rows] == [["plain", "bi-encoder", "single"], ["hops", "bi-encoder", "ranked"]]
+    assert [row[:3] for row in rows] == [["plain", "bi-encoder", "single"], ["hops", "sparse", "ranked"]]
     assert [run.label for run in group.runs] == ["plain", "hops"]
     assert [run.chains for run in group.runs] == [None, None]
 

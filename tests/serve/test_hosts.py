@@ -3,6 +3,7 @@
 import socket
 
 import pytest
+from failing import raises
 from serve_helpers import Slow, listening, serving_of
 from starlette.testclient import TestClient
 
@@ -74,5 +75,4 @@ def test_requests_without_host_and_with_an_absolute_target() -> None:
 
 @pytest.mark.parametrize("name", ["https://example.org", "example.org:80", "", "*.example.org", "a b"])
 def test_wrong_names(name: str) -> None:
-    with pytest.raises(ConfigError, match="expected a host name without port"):
-        AccessOptions(allowed_hosts=(name,))
+    raises(ConfigError, "expected a host name without port", AccessOptions, allowed_hosts=(name,))

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from failing import raises
 from prometheus_client.parser import text_string_to_metric_families
 from serve_helpers import HOSTILE, Slow, serving_of
 from starlette.testclient import TestClient
@@ -97,20 +98,15 @@ def test_keys(tmp_path: Path, slow: Serve) -> None:
 
 def test_files_of_keys_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "keys"
-    with pytest.raises(DataError, match="no such file"):
-        read_keys(file)
+    raises(DataError, "no such file", read_keys, file)
     file.write_text("long enough to be a key\nshort\n")
-    with pytest.raises(DataError, match="line 2: a key has at least 16"):
-        read_keys(file)
-    with pytest.raises(DataError, match="one line with a token"):
-        read_admin_token(file)
+    raises(DataError, "line 2: a key has at least 16", read_keys, file)
+    raises(DataError, "one line with a token", read_admin_token, file)
     assert read_admin_token(None) is None
     monkeypatch.setenv("GRLS_ADMIN_TOKEN", "short")
-    with pytest.raises(DataError, match="GRLS_ADMIN_TOKEN has fewer"):
-        read_admin_token(None)
+    raises(DataError, "GRLS_ADMIN_TOKEN has fewer", read_admin_token, None)
     monkeypatch.setenv("GRLS_ADMIN_TOKEN_FILE", str(file))  # it goes before the token itself
-    with pytest.raises(DataError, match="one line with a token"):
-        read_admin_token(None)
+    raises(DataError, "one line with a token", read_admin_token, None)
     file.write_text("a-token-of-the-administrator\n")
     assert read_admin_token(None) == read_admin_token(file)
 

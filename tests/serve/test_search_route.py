@@ -14,7 +14,11 @@ from starlette.testclient import TestClient
 
 import grls
 from grls.api.streaming import StreamedHop
-from grls.serve.bodies import HopBody
+from grls.retrieve.hops.options import UNLABELLED, HopOptions
+from grls.retrieve.hops.retriever import hop_by_hop
+from grls.serve.bodies import HopBody, HopsBody, SearchBody
+from grls.serve.options import RequestLimits
+from grls.serve.serving import hop_options, retrieval_of
 
 JSON = {"Content-Type": "application/json"}
 
@@ -56,9 +60,6 @@ def test_filters_and_allowed_ids(client: TestClient) -> None:
 def test_hops_of_a_request(client: TestClient, kinds: Path) -> None:
     hops = {"steps": "fixed", "max": 2}
     answer = client.post("/v1/search", json={"query": "otter", "hops": hops, "k": 4}).json()
-    from grls.retrieve.hops.options import HopOptions
-    from grls.retrieve.hops.retriever import hop_by_hop
-
     retriever = hop_by_hop(grls.load(kinds / "bm25").retriever, HopOptions(steps="fixed", max=2))
     ((chain, *_),) = retriever.retrieve_chains(["otter"])  # type: ignore[attr-defined]
     found = answer["results"][0]["hits"]
@@ -73,11 +74,6 @@ def test_hops_of_a_request(client: TestClient, kinds: Path) -> None:
 
 def test_a_limit_of_hops_keeps_what_a_retriever_takes_without_a_number(client: TestClient) -> None:
     """Two hops, the second of less weight, where nothing ends them; a limit of three had made them three."""
-    from grls.retrieve.hops.options import UNLABELLED
-    from grls.serve.bodies import HopsBody, SearchBody
-    from grls.serve.options import RequestLimits
-    from grls.serve.serving import retrieval_of
-
     state, hops = client.app.state.serving, HopsBody(steps="ranked")  # type: ignore[attr-defined]
     taken = {}
     for most, name in ((3, "bm25"), (1, "bm25"), (3, "generative"), (9, "generative")):
@@ -93,11 +89,6 @@ def test_a_limit_of_hops_keeps_what_a_retriever_takes_without_a_number(client: T
 
 def test_hops_of_a_request_keep_the_tuned_options_of_the_folder(client: TestClient) -> None:
     """``steps`` and ``max`` had replaced the temperature, the biases and all that ``grls tune`` finds."""
-    from grls.retrieve.hops.options import UNLABELLED, HopOptions
-    from grls.serve.bodies import HopsBody
-    from grls.serve.options import RequestLimits
-    from grls.serve.serving import hop_options
-
     stored = HopOptions("ranked", max=4, temperature=0.5, evidence=32, onward=(0.1,) * 7)
     limits = RequestLimits(hops=3)
     assert hop_options(HopsBody(steps="ranked", max=2), limits, stored) == replace(stored, max=2)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from failing import raises
 from serve_helpers import hostile_folder
 from serve_process import GRLS, started, until
 from starlette.testclient import TestClient
@@ -310,5 +311,4 @@ def test_a_host_may_have_the_brackets_of_an_address() -> None:
 
 
 def test_a_host_of_another_machine_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"host=.192\.0\.2\.1. is no address of this machine"):
-        bound("192.0.2.1", 0)
+    raises(ConfigError, r"host=.192\.0\.2\.1. is no address of this machine", bound, "192.0.2.1", 0)

@@ -1,6 +1,7 @@
 """POST /v1/stream: hops as server-sent events."""
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,8 +54,6 @@ def test_an_error_after_the_first_hop_is_an_event(slow: Serve) -> None:
 
 
 def test_a_search_comes_in_between_two_hops(slow: Serve) -> None:
-    import threading
-
     client, retriever = slow(0.1)
     thread = threading.Thread(target=client.post, args=("/v1/stream",), kwargs={"json": {"query": "a"}})
     thread.start()

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failing import raises
 from serve_helpers import client_of, serving_of
 from starlette.testclient import TestClient
 
@@ -98,8 +99,7 @@ def test_filters_of_fields_find_something() -> None:
 
 def test_examples_of_a_file(tmp_path: Path, hostile: Path) -> None:
     file = tmp_path / "queries.txt"
-    with pytest.raises(DataError, match="no such file"):
-        queries_to_try(file)
+    raises(DataError, "no such file", queries_to_try, file)
     file.write_text("what do otters eat ?\n<script>alert(1)</script>\n")
     serving = serving_of({"hostile": hostile})
     serving.examples = queries_to_try(file)
