@@ -248,7 +248,7 @@ def from_record(cls: type[Options], record: Any, file: Path, field: str) -> Opti
     if not isinstance(record, dict):
         raise DataError(f"{field}: expected an object, got {record!r}.", file)
     hints = get_type_hints(cls)
-    known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+    known = {one.name: one for one in fields(cls)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for name, value in record.items():
         if name not in known:
@@ -256,12 +256,13 @@ def from_record(cls: type[Options], record: Any, file: Path, field: str) -> Opti
         kind = hints[name]
         nested = is_dataclass(kind) and isinstance(kind, type)
         values[name] = from_record(kind, value, file, f"{within}{name}") if nested else value
+    required = [name for name, one in known.items() if one.default is one.default_factory is MISSING]
+    if lacking := [name for name in required if name not in values]:
+        raise DataError(f"{field}: the field {lacking[0]!r} is missing; write it in.", file)
     try:
         return cls(**values)
     except ConfigError as error:
         raise DataError(f"{field}: {worded(error.text, in_python)}", file) from None
-    except TypeError as error:
-        raise DataError(f"{field}: {error}; write what is missing.", file) from None
 
 
 def from_fields(cls: type[Options], spec: Mapping[str, Any], file: Path, field: str) -> Options:

@@ -311,7 +311,7 @@ BAD: list[tuple[dict[str, Any], type[GrlsError], str]] = [
     (HOPS | {"hops": {"steps": "single"}}, ConfigError, "a single step has no hops: choose"),
     (HOPS | {"retriever": "../bm25"}, ConfigError, "bm25 never writes DONE: choose"),
     (HYBRID | {"generator": "../dense"}, ConfigError, "priors look ahead for a generator: give"),
-    (HYBRID | {"priors": [{"weight": 1}]}, DataError, r"priors\[0\]: .*what is missing"),
+    (HYBRID | {"priors": [{"weight": 1}]}, DataError, r"priors\[0\]: the field 'retriever' is missing"),
     (HYBRID | {"priors": [{"retriever": "../generative"}]}, ConfigError, "all passages"),
     (HYBRID | {"priors": PRIOR_OTHER}, MismatchError, "other is over"),
     (HYBRID | {"priors": [PRIOR | {"weight": -1}]}, DataError, r"priors\[0\]: weight must be .*at least 0"),

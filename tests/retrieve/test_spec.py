@@ -133,7 +133,7 @@ def test_every_options_round_trip(options: Any) -> None:
     ({"ratio": 1, "size": 2}, r"x\.size is no option; known are flag, inner, kind, many, ratio"),
     ({"ratio": "1"}, r"x: ratio must be a number, got '1'"),
     ({"ratio": -1}, "x: ratio must not be negative"),
-    ({}, "x: .*ratio.*; write what is missing"),
+    ({}, "x: the field 'ratio' is missing; write it in"),
     ({"ratio": 1, "kind": "three"}, r"x: kind must be one of one, two, got 'three'"),
     ({"ratio": 1, "inner": {"size": 1.5}}, r"x\.inner: size must be a whole number, got 1\.5"),
     ({"ratio": 1, "inner": 3}, r"x\.inner: expected an object, got 3"),
