@@ -509,7 +509,7 @@ class FitStages:
         first = self._reranked
         spec: dict[str, Any] = {
             "kind": "rescored", "retriever": f"../{first.folder}",
-            "model": "../../stages/reranker/model", "passages": REREAD[0], "weight": 1.0,
+            "model": "../../stages/reranker/model", "passages": REREAD[0], "weight": 0.0,
             "search": {"truncate_queries": True},
         }  # fmt: skip
         tried = {"cross_encoder_passages": REREAD}
