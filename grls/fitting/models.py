@@ -120,7 +120,7 @@ def base_models(asked: FitOptions, machine: Machine, language: str | None) -> Ba
         return None
 
     encoder, reranker = chosen("biencoder", asked.biencoder, encoders, find_encoder), asked.reranker
-    if reranker == AUTO:  # on a CPU it won nothing
+    if reranker == AUTO:  # on a CPU it won nothing (docs/experiments.md)
         reranker = encoder.name if encoder is not None and machine.gpu else NONE
     return BaseModels(
         encoder,

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -29,7 +30,7 @@ from grls.errors import DataError, GrlsError, MismatchError, Option
 from grls.fitting.candidates import JudgedQueries, System
 from grls.fitting.choose import FitChoice
 from grls.fitting.journal import JOURNAL, FitClock, FitProgress, failure, fit_journal, refuse_other_output
-from grls.fitting.options import FitOptions
+from grls.fitting.options import AUTO, FitOptions
 from grls.fitting.questions import QUESTIONS, plan_questions, written_questions
 from grls.fitting.result import Fitted, Skipped, milliseconds, write_outcome
 from grls.fitting.search import Allowance, Outcome, Stage, TimeIsUp, more_time, search_stages
@@ -90,6 +91,9 @@ class _FitRun:
         shown: bool,
         begun: float | None,
     ):
+        made = journal.known.get("models", {})
+        if options.reranker == AUTO and "reranker" in made:  # that of an earlier call stays
+            options = replace(options, reranker=made["reranker"])
         self.output, self.options, self.journal = output, options, journal
         self.clock = FitClock(output, options.seconds, options.adds, begun)
         self.whole = self.clock.left
@@ -118,7 +122,6 @@ class _FitRun:
         self.candidates, self.outcomes = self.stages.candidates, self.stages.outcomes
         self.progress.say("\n".join([*(f"  {line}" for line in self.stages.lines()), *self.stages.plan(())]))
         models = self.stages.models
-        made = journal.known.get("models", {})
         roles = "biencoder", "generator", "reranker"
         names = {role: model.name for role in roles if (model := getattr(models, role)) is not None}
         for role, name in names.items():

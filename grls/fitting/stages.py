@@ -75,7 +75,7 @@ GATHERING = ("fusion 1", "fusion 2", "fusion 3", "fusion 4", MORE)
 
 ENCODER_BATCH, ENCODER_EPOCHS, GENERATOR_EPOCHS = 32, 3, 5
 BEAMS, RESCORED = 10, 50
-RERANKER_BATCH, RERANKER_EPOCHS, WRONG = 8, 2, 3  # with so many wrong passages for each right one
+RERANKER_BATCH, RERANKER_EPOCHS, NEGATIVES = 8, 2, 3
 REREAD = (20, 50)  # passages of a ranking that a reranker may read
 
 _STEPS = {"biencoder": (20, 300, 3000), "generator": (60, 500, 5000), "reranker": (20, 300, 3000)}
@@ -330,8 +330,9 @@ class FitStages:
                         self.candidates.fuse(pair)
                 return None
             best = []
-            encoders = ("base", "base-hops", "dense", "dense-hops", "rescored")
-            for group in ((BM25, "bm25-hops"), encoders, ("hybrid",)):
+            encoders = ("base", "base-hops", "dense", "dense-hops")
+            reranked = ("rescored",) if need == "rescored" else ()
+            for group in ((BM25, "bm25-hops"), (*encoders, *reranked), ("hybrid",)):
                 if names := [name for name in group if name in systems]:
                     best.append(self.candidates.best(names))
             return None if self.candidates.fuse(best) else "none is better than its members"
@@ -494,7 +495,7 @@ class FitStages:
                 precision=options.precision, gradient_checkpointing=self._low_memory, max_steps=steps,
             ),
             hops=RerankHopOptions(
-                multistep=None if data.hops else False, hard_negatives=WRONG, dev_split=data.tune,
+                multistep=None if data.hops else False, hard_negatives=NEGATIVES, dev_split=data.tune,
                 negatives=str(self.candidates.folder((self.linked or self._reranked).folder)),
             ),
             resume=resume, device=options.device,
@@ -507,15 +508,16 @@ class FitStages:
         steps = RERANKER_EPOCHS * -(-examples // RERANKER_BATCH)
         self._trained(self.reranker, steps, self._train_reranker, allowance)
         first = self._reranked
+        member = self.candidates.named(first.name) if first.parts else f"../{first.folder}"
         spec: dict[str, Any] = {
-            "kind": "rescored", "retriever": f"../{first.folder}",
+            "kind": "rescored", "retriever": member,
             "model": "../../stages/reranker/model", "passages": REREAD[0], "weight": 0.0,
             "search": {"truncate_queries": True},
         }  # fmt: skip
         tried = {"cross_encoder_passages": REREAD}
         found = self._tuned("rescored", spec, tried, self.data.most_hops, allowance)
         if read_spec(self.candidates.folder("rescored"))["weight"] == 0:
-            return f"the best weight of its logits is 0, beside {first.name}"
+            return f"{first.name} ranks as well without it"
         self._ranked("rescored", allowance, self.models.reranker, (first.name,), found)
         return None
 

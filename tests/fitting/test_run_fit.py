@@ -222,7 +222,7 @@ def test_a_run_that_is_called_again_does_nothing_twice_and_keeps_what_it_is_aske
             return fitted(place / "data", output, options, **more)
 
     assert again().metrics == whole.metrics
-    assert again(budget="+10m").metrics == whole.metrics
+    assert again(budget="+10m", reranker="auto").metrics == whole.metrics  # it keeps its reranker
     kept = again(keep="dense")
     assert (kept.kept, kept.skipped) == ("dense", whole.skipped)
     found = 100 * whole.metrics["dense"]["dev R@2"]
@@ -300,6 +300,8 @@ def test_a_fusion_costs_what_its_members_cost_now(tmp_path: Path) -> None:
         BM25Retriever(candidates.data.corpus).save_pretrained(candidates.folder(name))
         candidates.rank(System(name, name))
     (fused,) = candidates.fuse(["bm25", "other"])
+    member: Any = candidates.named(fused.name)  # no folder: another fusion may be written there
+    assert member["weights"] == [*fused.weights]
     candidates.systems["bm25"].cost = 5.0
     candidates.rank_fusion(fused, candidates.portions[0])
     assert fused.cost == 5.0 + candidates.systems["other"].cost

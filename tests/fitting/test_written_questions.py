@@ -281,22 +281,25 @@ def test_the_plan_and_the_command_name_the_writer(
 
 
 @pytest.mark.parametrize(("there", "loses"), [(True, False), (True, True), (False, False)])
-@pytest.mark.parametrize("name", ["dense", "rescored"])
+@pytest.mark.parametrize("name", ["dense", "rescored", "bm25-hops + dense-hops"])
 def test_a_trained_retriever_may_not_lose_masked_names(
     name: str, there: bool, loses: bool, tmp_path: Path
 ) -> None:
     """Ranked in their stages: what was cut off before it ranked them is not kept."""
     qrels = {f"m{number}": {"a": 1} for number in range(9)}
     gold = JudgedQueries("links", [Query(id, "?") for id in qrels], qrels)
-    found, file = {"base": ["a"], name: ["b"] if loses else ["a"]}, tmp_path / "run.jsonl"
+    single = "dense" if "dense" in name else name
+    found, file = {"base": ["a"], single: ["b"] if loses else ["a"]}, tmp_path / "run.jsonl"
     file.touch()
     candidates: Any = SimpleNamespace(
         systems=found,
         data=SimpleNamespace(qrels={"links": qrels}),
         options=SimpleNamespace(decides="R@1"),
-        run_file=lambda split, name: file if there or name == "base" else tmp_path / "none.jsonl",
+        run_file=lambda _, name: (
+            file if name == "base" or (name, there) == (single, True) else tmp_path / "none"
+        ),
         gold=lambda split: gold,
         rankings=lambda name, golds: [[Hit(id, 1.0) for id in found[name]] for _ in qrels],
     )
-    said = FitCandidates._masked(candidates, Candidate(name, [1.0], [1.0], 1.0))
+    said = FitCandidates._masked(candidates, Candidate(name, [1.0], [1.0], 1.0, tuple(name.split(" + "))))
     assert said == (there and not loses)

@@ -190,6 +190,8 @@ class RescoredRetriever:
         rankings: Sequence[Sequence[Hit]],
         evidence: Evidence | None = None,
     ) -> list[list[Hit]]:
+        if self.rereading.weight == 0:
+            return [list(hits) for hits in rankings]
         ranked: list[list[Hit]] = []
         count = sum(len(hits[: self.rereading.passages]) for hits in rankings)
         with Progress(count, "rescore", "passages", shown=None) as bar:
