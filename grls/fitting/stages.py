@@ -514,7 +514,7 @@ class FitStages:
             "model": "../../stages/reranker/model", "passages": REREAD[0], "weight": 0.0,
             "search": {"truncate_queries": True},
         }  # fmt: skip
-        tried = {"cross_encoder_passages": REREAD}
+        tried = {"cross_encoder_passages": REREAD, "hop_temperatures": (1.0,)}
         found = self._tuned("rescored", spec, tried, self.data.most_hops, allowance)
         if read_spec(self.candidates.folder("rescored"))["weight"] == 0:
             return f"{first.name} ranks as well without it"
