@@ -35,6 +35,8 @@ from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.hub import figures_beside
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.spec import followed, read_spec
+from grls.train.core.clock import TrainingResult
+from grls.train.reranker import run as reranker
 
 
 @pytest.fixture(scope="module")
@@ -398,6 +400,30 @@ def test_an_encoder_cuts_long_queries_though_the_run_was_killed_after_it_was_bui
             made._embedded("base", str(options.biencoder), Allowance())
     made._embedded("base", str(options.biencoder), Allowance())
     assert read_spec(tmp_path / "members" / "base")["search"] == {"truncate_queries": True}
+
+
+def test_a_reranker_reads_single_steps_and_learns_from_what_hops_with_links_find_wrongly(
+    place: Path, options: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = read_data(place / "data", options).written(tmp_path / "data")
+    made = stages.FitStages(data, tmp_path, options, FitProgress(tmp_path, FitClock(tmp_path), False))
+    singles = {name: System(name, name) for name in ("bm25", "base", "bm25 + base")}
+    hops = {name: System(name, name, links=True) for name in ("base-hops", "bm25-hops + base", "bm25-hops")}
+    made.candidates.systems = singles | hops
+    monkeypatch.setattr(made.candidates, "best", " / ".join)
+    made.candidates.systems["bm25 / base / bm25 + base"] = System("best", "best")
+    assert made._reranked.name == "best"
+    asked: list[Any] = []
+
+    def trained(training: Any, _: Any) -> TrainingResult:
+        asked.append(Path(training.hops.negatives).name)
+        return TrainingResult(tmp_path, tmp_path, "dev_loss", 1.3, 3, 9, 1.0, False)
+
+    monkeypatch.setattr(reranker, "run_reranker", trained)
+    assert made._train_reranker(3, False, 9.0, lambda _: None).best is None  # no share of 100
+    del made.candidates.systems["bm25-hops"]
+    made._train_reranker(3, False, 9.0, lambda _: None)
+    assert asked == ["bm25-hops", "best"]
 
 
 @pytest.mark.parametrize("option", [{"k": 21}, {"seed": 1}, {"measure": "R@50"}])
