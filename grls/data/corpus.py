@@ -155,9 +155,10 @@ class Corpus:
         return {name: value for name, value in self.__dict__.items() if name not in stays}
 
     def __getitem__(self, number: int) -> Passage:
-        if isinstance(number, int | np.integer) and -len(self) <= number < 0:
-            number += len(self)
-        return self.passages([number])[0]
+        row = fitted_argument("corpus[number]", "number", int, number)
+        if -len(self) <= row < 0:
+            row += len(self)
+        return as_passages(self.table[self._rows(f"corpus[{number}]", [row])])[0]
 
     def __iter__(self) -> Iterator[Passage]:
         for batch in self.batches():
@@ -166,12 +167,12 @@ class Corpus:
     @checked
     def passages(self, numbers: Sequence[int]) -> list[Passage]:
         """The passages of these numbers, in their order."""
-        return as_passages(self.table[self._rows("passages", numbers)])
+        return as_passages(self.table[self._rows("Corpus.passages", numbers)])
 
     @checked
     def with_metadata(self, numbers: Sequence[int]) -> list[tuple[Passage, PassageMetadata]]:
         """The passages of these numbers, in their order, each with its metadata."""
-        rows = self.table[self._rows("with_metadata", numbers)]
+        rows = self.table[self._rows("Corpus.with_metadata", numbers)]
         return list(zip(as_passages(rows), map(PassageMetadata, rows["metadata"]), strict=True))
 
     def batches(self, size: int = BATCH) -> Iterator[list[Passage]]:
@@ -202,7 +203,7 @@ class Corpus:
     @checked
     def ids(self, numbers: Sequence[int]) -> list[str]:
         """The ids of the passages of these numbers, in their order."""
-        names: list[str] = self._ids.take(arrow_numbers(self._rows("ids", numbers))).to_pylist()
+        names: list[str] = self._ids.take(arrow_numbers(self._rows("Corpus.ids", numbers))).to_pylist()
         return names
 
     def _rows(self, call: str, numbers: Sequence[int]) -> list[int]:
@@ -210,7 +211,7 @@ class Corpus:
         if len(numbers) and not 0 <= min(numbers) <= max(numbers) < len(self):
             wrong = [number for number in numbers if not 0 <= number < len(self)]
             raise ConfigError(
-                f"Corpus.{call}: there is no passage number {wrong[0]}; {self.source} has "
+                f"{call}: there is no passage number {wrong[0]}; {self.source} has "
                 f"{counted(len(self), 'passage')}, numbered from 0."
             )
         return list(numbers)
@@ -262,7 +263,9 @@ class Corpus:
     @checked
     def metadata_of(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """That of the passages of these numbers, in their order."""
-        return [json.loads(text) for text in self.table[self._rows("metadata_of", numbers)]["metadata"]]
+        return [
+            json.loads(text) for text in self.table[self._rows("Corpus.metadata_of", numbers)]["metadata"]
+        ]
 
     @checked
     def extended(self, passages: Corpus) -> Corpus:
@@ -281,7 +284,7 @@ class Corpus:
     @checked
     def select(self, numbers: Sequence[int]) -> Corpus:
         """The passages with these numbers, in memory."""
-        rows = arrow_numbers(self._rows("select", numbers))
+        rows = arrow_numbers(self._rows("Corpus.select", numbers))
         return Corpus(PassageTable(self.table.data.take(rows)), self.source)
 
     @checked

@@ -119,12 +119,14 @@ def base_models(asked: FitOptions, machine: Machine, language: str | None) -> Ba
         without[role] = f"no model for it: {errors[-2].rstrip('.')}"  # that of the package
         return None
 
-    encoder, reranker = chosen("biencoder", asked.biencoder, encoders, find_encoder), asked.reranker
-    if reranker == AUTO:  # on a CPU it won nothing (docs/experiments.md)
-        reranker = encoder.name if encoder is not None and machine.gpu else NONE
+    encoder, reranker = chosen("biencoder", asked.biencoder, encoders, find_encoder), None
+    if asked.reranker == AUTO:  # on a CPU it won nothing (docs/experiments.md)
+        reranker = encoder if machine.gpu else None
+    elif asked.reranker not in (NONE, None):
+        reranker = find_encoder(asked.reranker, "reranker")
     return BaseModels(
         encoder,
         chosen("generator", asked.generator, generators, find_writer),
-        None if reranker in (NONE, None) else find_encoder(reranker),
+        reranker,
         without,
     )

@@ -120,7 +120,7 @@ class FitStages:
         machine, models = self.machine.line(), self.models
         lines = [*self.data.lines(), f"machine: {machine}", f"models: {models.line()}"]
         lines += [f"no {name}: {why}" for name, why in models.without.items()]
-        if self.data.untaught is not None and models.biencoder is not None:
+        if self.data.untaught is not None and any((models.biencoder, models.generator, models.reranker)):
             lines.append(f"nothing is trained: {self.data.untaught}")
         return lines
 
@@ -487,6 +487,7 @@ class FitStages:
 
         data, options, model = self.data, self.options, self.models.reranker
         assert model is not None
+        read = steps * RERANKER_BATCH  # queries for which wrong passages are ranked
         training = RerankerTraining(
             data=self.candidates.place, output=str(self.reranker.folder), encoder=model.name,
             max_tokens=min(256, model.positions or 256),
@@ -495,7 +496,9 @@ class FitStages:
                 precision=options.precision, gradient_checkpointing=self._low_memory, max_steps=steps,
             ),
             hops=RerankHopOptions(
-                multistep=None if data.hops else False, hard_negatives=NEGATIVES, dev_split=data.tune,
+                multistep=None if data.hops else False, hard_negatives=NEGATIVES,
+                train_split=self.candidates.drawn(TRAIN, 0, read, f"{TRAIN}-first-{read}").split,
+                dev_split=data.tune, dev_size=100,
                 negatives=str(self.candidates.folder((self.linked or self._reranked).folder)),
             ),
             resume=resume, device=options.device,

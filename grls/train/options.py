@@ -839,11 +839,13 @@ class RerankHopOptions(HopPairs):
     Args:
         train_split: Split of the training queries.
         dev_split: Split of the queries that choose the best epoch.
+        dev_size: Largest number of dev queries whose loss is measured after each epoch.
         negatives: Retriever that ranks passages for hard negatives, hop by hop: a folder, or ``bm25``.
     """
 
     train_split: str = "train"
     dev_split: str = "dev"
+    dev_size: Count = 500
     hard_negatives: Count = 7
     negatives: str = "bm25"
 

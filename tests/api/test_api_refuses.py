@@ -93,7 +93,7 @@ REFUSED: list[tuple[Callable[[Searcher, Path], object], str]] = [
         lambda a, kinds: grls.fuse([a, a.hops(), grls.BM25(THREE[:2])]),
         "members[0] BM25Retriever is over corpus (3 passages) and members[2] BM25Retriever over corpus (2 pa",
     ),
-    (lambda a, kinds: a.rescored("no/such/model"), "no such folder: no/such/model. Run"),
+    (lambda a, kinds: a.rescored("no/such/model"), "no such folder: no/such/model. Correct"),
     (lambda a, kinds: a.rescored("kept"), "rescored: cannot load a cross-encoder from 'kept': "),
     (lambda a, kinds: a.rescored(kinds / "encoder", weight=-1), "weight must be at least 0"),
     (

@@ -169,8 +169,8 @@ def test_numbers_of_no_passage_are_refused(call, mapped, tmp_path, cache):
     found = getattr(corpus, call)(np.array([2, 0]))
     assert len(found) == len(getattr(corpus, call)(range(2))) == 2
     assert (corpus[-1].id, corpus[np.int64(-3)].id) == ("p2", "p0")
-    for wrong in (3, -4, "1"):
-        raises(ConfigError, rf"Corpus\.passages: .*{wrong}", corpus.__getitem__, wrong)
+    for wrong, call in ((3, "3"), (-4, "-4"), ("1", "number")):
+        raises(ConfigError, rf"^corpus\[{call}\]: .*{wrong}", corpus.__getitem__, wrong)
 
 
 def test_a_corpus_in_another_process_finds_its_ids():

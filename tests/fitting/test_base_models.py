@@ -65,6 +65,21 @@ def test_the_installed_package_stands_for_its_hub_name(
     assert packaged_encoder(other) == other
 
 
+def test_what_cannot_be_a_reranker_is_refused(tmp_path: Path) -> None:
+    llama = str(write_llama(tmp_path / "llama", write_small(tmp_path / "data")))
+    for given, said in (
+        (
+            llama,
+            "cannot load a reranker .* a causal language model. Give the folder or hub name of an encoder",
+        ),
+        ("nobody/nothing", "no model 'nobody/nothing' for the reranker"),
+        ("./nowhere", "no such folder: ./nowhere. Correct the path .* or give a hub name"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            base_models(FitOptions(biencoder="none", generator="none", reranker=given), CPU, "en")
+    assert find_encoder(llama).source == "folder"  # models of sentence-transformers may be causal
+
+
 def test_an_encoder_is_no_generator(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="a bert is an encoder, which writes nothing"):
         find_writer(str(tiny_bert(tmp_path / "bert")))

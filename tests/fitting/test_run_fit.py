@@ -57,9 +57,17 @@ def fitted(data: Path, output: Path, options: FitOptions | None = None, **more: 
     return fit_dataset(read_data(data, given), output, given, shown=False)
 
 
+def steady(patch: pytest.MonkeyPatch) -> None:
+    """Let four queries take ten seconds, whatever the machine does: costs tell which candidate is kept."""
+    ticks = count()
+    patch.setattr("grls.fitting.candidates.perf_counter", lambda: 10.0 * next(ticks))
+
+
 @pytest.fixture(scope="module")
 def whole(place: Path, options: FitOptions) -> Fitted:
-    return fitted(place / "data", place / "whole", options)
+    with pytest.MonkeyPatch.context() as patch:
+        steady(patch)
+        return fitted(place / "data", place / "whole", options)
 
 
 def without_times(output: Path) -> Any:
@@ -92,6 +100,8 @@ def test_a_run_makes_candidates_compares_them_and_opens_as_the_best(place: Path,
     assert f"* {whole.kept} " in whole.text()
     assert (output / "runs" / "test" / "hybrid.jsonl").is_file()
     assert not (output / "stages" / "base-generator").exists()
+    hops = settings(output / "stages" / "reranker")["hops"]
+    assert (hops["train_split"], hops["dev_size"]) == ("train-first-32", 100)  # four steps of 8 examples
 
 
 def test_the_card_says_what_was_measured_on_what_and_what_was_done(place: Path, whole: Fitted) -> None:
@@ -334,6 +344,7 @@ def test_a_run_that_is_killed_in_any_stage_opens_as_the_best_so_far_and_goes_on_
     names += ["generator", "hybrid", "fusion 3", "rescored", "fusion 4"]
     output = tmp_path / "out"
     resumed: list[bool] = []
+    steady(monkeypatch)
     train = stages.FitStages._train_generator
 
     def metered(self: Any, steps: int, resume: bool, seconds: Any, meter: Callable[[Any], None]) -> Any:
@@ -568,8 +579,7 @@ def test_the_report_of_a_later_call_is_on_no_fewer_test_queries(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the budget spent it was on a single one."""
-    ticks = count()
-    monkeypatch.setattr("grls.fitting.candidates.perf_counter", lambda: 10.0 * next(ticks))  # 2.5 s a query
+    steady(monkeypatch)
     late(monkeypatch, "none", 0.0)
     for _ in range(2):
         ended = fitted(place / "data", tmp_path / "out", budget="8s")
@@ -648,6 +658,8 @@ def test_without_labelled_questions_the_fusion_with_the_encoder_is_kept(
         assert not re.search(r"\bdev R@|dev quer|\d dev\b(?! \(cut sentences\))", text)
     assert "no labelled questions: 10 pseudo-queries" in printed
     assert "nothing is trained: without labelled questions" in printed
+    words = fit_options(**vars(options) | WORDS_ALONE)  # and a reranker
+    assert "nothing is trained: without" in plan_dataset(read_data(data, words), tmp_path / "words", words)
     assert "cut sentences R@2" in printed
     assert re.search(r"bm25 \+ base .* kept so far\n", printed)
     content = json.loads((output / "fit.json").read_text())

@@ -26,8 +26,10 @@ from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.registry import Opening, load_retriever
 from grls.retrieve.rescored.options import Rereading, rescored_spec
 from grls.retrieve.rescored.retriever import over
-from grls.train.options import RerankHopOptions
+from grls.train.core.datamodule import EncoderData
+from grls.train.options import RerankerTraining, RerankHopOptions
 from grls.train.reranker.module import RerankHops
+from grls.train.reranker.run import read_hops
 
 QUESTION = "is the otter kind ?"
 """One question for all: only what was found first says what follows."""
@@ -73,6 +75,14 @@ def test_an_example_is_a_hop_with_its_evidence(root: Path) -> None:
     assert second.scores == (0.0, -20.0, -20.0, -20.0)
     assert not {"the otter is calm .", second.passages[0]} & set(second.passages[1:])  # gold is never wrong
     assert hops(root, evidence_words=2).draw(1, 0).prefix == f"{QUESTION} the otter"
+
+
+def test_a_training_reads_the_first_dev_queries(root: Path) -> None:
+    options = RerankHopOptions(dev_size=3)
+    training = RerankerTraining(data=str(root / "data"), output="", hops=options)
+    data = EncoderData(training.data, training.fit)
+    read_hops(data, training, Corpus.read(root / "data"))
+    assert (len(data.train_examples), len(data.dev_examples)) == (2 * 8, 2 * 3)
 
 
 def test_each_epoch_draws_anew_and_free_orders_change(root: Path) -> None:

@@ -14,6 +14,7 @@ from grls.errors import ConfigError
 from grls.models.load.opening import (
     PACKAGED,
     PACKAGED_ENCODER,
+    IncompleteError,
     first_line,
     hub_answers,
     language_source,
@@ -56,8 +57,8 @@ def title_of(name: str) -> str:
     return path.absolute().name if path.exists() else name
 
 
-def find_encoder(name: str) -> BaseModel:
-    """The model that a bi-encoder begins with; ConfigError if there is no such model."""
+def find_encoder(name: str, role: str = "bi-encoder") -> BaseModel:
+    """The model that a bi-encoder or a reranker (``role``) begins with; ConfigError if there is none."""
     if packaged_encoder(name) != name:
         return BaseModel(name, "package")
     if (folder := Path(name).expanduser()).is_dir():
@@ -66,23 +67,31 @@ def find_encoder(name: str) -> BaseModel:
                 f"{name} holds no model (no modules.json, no config.json): give the folder of a model of "
                 "sentence-transformers, or one that a training wrote (OUTPUT/model)."
             )
-        return BaseModel(name, "folder", positions=_positions(str(folder)))
-    _refuse_unreachable(name, "bi-encoder", PACKAGED_ENCODER)
-    return BaseModel(name, "hub", positions=_positions(name))
+        return BaseModel(name, "folder", positions=_positions(str(folder), role))
+    _refuse_unreachable(name, role, PACKAGED_ENCODER)
+    return BaseModel(name, "hub", positions=_positions(name, role))
 
 
-def _positions(source: str) -> int | None:
+def _positions(source: str, role: str) -> int | None:
     """The positions of an encoder, from its config; None: no limit, or it has no transformer."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
     from grls.models.load.build import encoder_positions
 
     with opening_errors(
-        "a bi-encoder", source, "Give the folder or hub name of a model of sentence-transformers."
+        f"a {role}",
+        source,
+        "Give the folder or hub name of an encoder, such as those of sentence-transformers.",
     ):
         parts = module_folders(source)
         folder = parts[0].folder if parts else ""
         if file_of(source, f"{folder}/config.json".removeprefix("/")) is None:
             return None
-        return encoder_positions(open_config(source, subfolder=folder))
+        config = open_config(source, subfolder=folder)
+        causal = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type)
+        if role == "reranker" and causal in (config.architectures or ()):
+            raise IncompleteError(f"a {config.model_type} of this kind is a causal language model")
+        return encoder_positions(config)
 
 
 def find_writer(name: str) -> BaseModel:

@@ -371,7 +371,8 @@ def refuse_missing_folder(source: str) -> None:
     if path_like or inside:
         why = f" (there is a folder {first}, so this is not taken for a hub name)" if inside else ""
         raise ConfigError(
-            f"no such folder: {source}{why}. Run the stage that writes it first, or correct the path."
+            f"no such folder: {source}{why}. Correct the path (a training writes OUTPUT/model), or give "
+            "a hub name."
         )
 
 

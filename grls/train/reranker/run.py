@@ -88,7 +88,8 @@ def read_hops(data: EncoderData, training: RerankerTraining, corpus: Corpus) -> 
             "expected a data set folder with queries.jsonl and qrels/, to learn its hops.", training.data
         )
     named = {"hops.train_split": hops.train_split, "hops.dev_split": hops.dev_split}
-    splits = [data.read_split(option, split, corpus) for option, split in named.items()]
+    train_split, (queries, qrels) = (data.read_split(*option, corpus) for option in named.items())
+    splits = train_split, (queries[: hops.dev_size], qrels)
     train, dev = (RerankHops(*split, corpus, hops, training.fit.seed) for split in splits)
     data.train_examples, data.dev_examples = train, dev
     data.fingerprints[f"the retriever {hops.negatives} (hops.negatives)"] = train.negatives_fingerprint

@@ -108,7 +108,7 @@ def test_a_model_without_our_tokens_gets_them(data: Path, tmp_path: Path) -> Non
 
 def test_absent_models_are_errors_of_ours(data: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     for path in (str(tmp_path / "no"), "./no", "a/b/c"):
-        raises(ConfigError, rf"no such folder: {path}\. Run", Pretrained(path).load)
+        raises(ConfigError, rf"no such folder: {path}\. Correct", Pretrained(path).load)
         raises(ConfigError, f"no such folder: {path}", load_tokenizer, path)
         raises(ConfigError, f"no such folder: {path}", WarmStart(path).load)
     # One slash, as in a hub name; but what stands before it is a folder.
