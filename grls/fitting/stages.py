@@ -518,7 +518,8 @@ class FitStages:
             "search": {"truncate_queries": True},
         }  # fmt: skip
         tried = {"cross_encoder_passages": REREAD, "hop_temperatures": (1.0,)}
-        found = self._tuned("rescored", spec, tried, self.data.most_hops, allowance)
+        hops = min(2, self.data.most_hops)  # each reads all its passages
+        found = self._tuned("rescored", spec, tried, hops, allowance)
         if read_spec(self.candidates.folder("rescored"))["weight"] == 0:
             return f"{first.name} ranks as well without it"
         self._ranked("rescored", allowance, self.models.reranker, (first.name,), found)
