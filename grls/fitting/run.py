@@ -91,9 +91,9 @@ class _FitRun:
         shown: bool,
         begun: float | None,
     ):
-        made = journal.known.get("models", {})
-        if options.reranker == AUTO and "reranker" in made:  # that of an earlier call stays
-            options = replace(options, reranker=made["reranker"])
+        before = journal.known.get("models", {})
+        if options.reranker == AUTO and "reranker" in before:  # that of an earlier call stays
+            options = replace(options, reranker=before["reranker"])
         self.output, self.options, self.journal = output, options, journal
         self.clock = FitClock(output, options.seconds, options.adds, begun)
         self.whole = self.clock.left
@@ -125,13 +125,13 @@ class _FitRun:
         roles = "biencoder", "generator", "reranker"
         names = {role: model.name for role in roles if (model := getattr(models, role)) is not None}
         for role, name in names.items():
-            if made.get(role, name) != name:
-                option = Option(role, made[role])
+            if before.get(role, name) != name:
+                option = Option(role, before[role])
                 raise MismatchError(
                     f"{output} was made with {option}: name it again, or give another output."
                 )
-        if made | names != made:
-            journal.put("models", made | names)
+        if before | names != before:
+            journal.put("models", before | names)
 
     def run(self) -> Fitted:
         stages, keep, systems = self.stages.all(), self.options.keep, self.candidates.systems
