@@ -75,6 +75,7 @@ GATHERING = ("fusion 1", "fusion 2", "fusion 3", "fusion 4", MORE)
 
 ENCODER_BATCH, ENCODER_EPOCHS, GENERATOR_EPOCHS = 32, 3, 5
 BEAMS, RESCORED = 10, 50
+CHAINS = 5  # chains that ranked hops of the hybrid keep
 RERANKER_BATCH, RERANKER_EPOCHS, NEGATIVES = 8, 2, 3
 REREAD = (20, 50)  # passages of a ranking that a reranker may read
 
@@ -280,7 +281,7 @@ class FitStages:
         Of several ``hops`` all numbers are tried. Returns what they have found.
         """
         if hops > 1:
-            spec |= {"hops": recorded(HopOptions(steps="ranked", max=hops))}
+            spec["hops"] = spec.get("hops", {}) | recorded(HopOptions(steps="ranked", max=hops))
             tried |= {"hops": tuple(range(1, hops + 1))}
         split, found, folder = self.data.tune, dict[Any, Any](), self.candidates.folder(name)
         whole = len(self.data.qrels[split])
@@ -541,6 +542,8 @@ class FitStages:
         spec["search"] = recorded(self._searched)
         tried: dict[str, Any] = {"rescore_passages": RESCORED} if self.data.short else {}
         tried |= {"hop_temperatures": (1.0,)}
+        if hops > 1:
+            spec["hops"] = recorded(HopOptions(chains=CHAINS))
         found = self._tuned("hybrid", spec, tried, hops, allowance)
         self._ranked("hybrid", allowance, self.models.generator, priors, found)
 
